@@ -1,0 +1,194 @@
+//! `key`, `key = value` and `key(list)`, separated by commas.
+
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream, Parser};
+use syn::{Attribute, LitInt, LitStr, Path, Token};
+
+use crate::diag::{self, Errors};
+use crate::path::parse_path;
+use crate::symbol;
+
+/// One `key ..` of an attribute; the value is read when it is known what it should be.
+pub(crate) struct Entry {
+    key: Ident,
+    value: Value,
+}
+
+enum Value {
+    None,
+    Assigned(TokenStream),
+    List(Group),
+}
+
+impl Entry {
+    pub(crate) fn key(&self) -> String {
+        self.key.unraw().to_string()
+    }
+
+    pub(crate) fn span(&self) -> Span {
+        self.key.span()
+    }
+
+    /// The value's own place, or the key's if there is none.
+    pub(crate) fn value_span(&self) -> Span {
+        match &self.value {
+            Value::None => self.key.span(),
+            Value::Assigned(tokens) => {
+                tokens.clone().into_iter().next().map_or(self.key.span(), |token| token.span())
+            }
+            Value::List(group) => group.span(),
+        }
+    }
+
+    fn malformed(&self, expected: &str) -> syn::Error {
+        diag::malformed(self.value_span(), &self.key(), expected)
+    }
+
+    /// Reads an assigned value; `expected` shows how it should look.
+    pub(crate) fn assigned<T>(&self, expected: &str, parser: impl Parser<Output = T>) -> syn::Result<T> {
+        match &self.value {
+            Value::Assigned(tokens) => {
+                parser.parse2(tokens.clone()).map_err(|_| self.malformed(expected))
+            }
+            Value::None | Value::List(_) => Err(self.malformed(expected)),
+        }
+    }
+
+    pub(crate) fn string(&self) -> syn::Result<LitStr> {
+        self.assigned(&format!("{} = \"..\"", self.key()), <LitStr as Parse>::parse)
+    }
+
+    pub(crate) fn path(&self) -> syn::Result<Path> {
+        self.assigned(&format!("{} = some::path", self.key()), parse_path)
+    }
+
+    /// A whole number above zero.
+    pub(crate) fn count(&self) -> syn::Result<u32> {
+        let expected = format!("{} = 5", self.key());
+        let literal = self.assigned(&expected, <LitInt as Parse>::parse)?;
+        match literal.base10_parse() {
+            Err(_) => Err(self.malformed(&expected)),
+            Ok(0) => Err(diag::zero(literal.span(), &self.key())),
+            Ok(count) => Ok(count),
+        }
+    }
+
+    pub(crate) fn flag(&self) -> syn::Result<()> {
+        match self.value {
+            Value::None => Ok(()),
+            Value::Assigned(_) | Value::List(_) => Err(self.malformed(&self.key())),
+        }
+    }
+
+    /// The entries of `key(..)`.
+    pub(crate) fn list(&self, expected: &str) -> syn::Result<Vec<Self>> {
+        match &self.value {
+            Value::List(group) => parse_entries.parse2(group.stream()),
+            Value::None | Value::Assigned(_) => Err(self.malformed(expected)),
+        }
+    }
+}
+
+impl Parse for Entry {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let key = Ident::parse_any(input).map_err(|error| diag::malformed_list(error.span()))?;
+        let value = if input.peek(syn::token::Paren) {
+            Value::List(input.parse()?)
+        } else if input.parse::<Option<Token![=]>>()?.is_some() {
+            let mut tokens = TokenStream::new();
+            while !input.is_empty() && !input.peek(Token![,]) {
+                tokens.extend([input.parse::<TokenTree>()?]);
+            }
+            Value::Assigned(tokens)
+        } else {
+            Value::None
+        };
+        Ok(Self { key, value })
+    }
+}
+
+/// Reads all entries of a list.
+pub(crate) fn parse_entries(input: ParseStream<'_>) -> syn::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    while !input.is_empty() {
+        entries.push(input.parse()?);
+        if !input.is_empty() {
+            input
+                .parse::<Token![,]>()
+                .map_err(|error| diag::malformed_list(error.span()))?;
+        }
+    }
+    Ok(entries)
+}
+
+/// Keeps what is known, and notes what is unknown or said twice. `alias` may be repeated.
+pub(crate) fn known(
+    entries: Vec<Entry>,
+    place: &str,
+    keys: &[&str],
+    errors: &mut Errors,
+) -> Vec<Entry> {
+    let mut kept: Vec<Entry> = Vec::new();
+    for entry in entries {
+        let key = entry.key();
+        if !keys.contains(&key.as_str()) {
+            errors.push(diag::unknown_key(entry.span(), &key, place, keys));
+        } else if key != symbol::ALIAS && kept.iter().any(|earlier| earlier.key() == key) {
+            errors.push(diag::repeated_key(entry.span(), &key));
+        } else {
+            kept.push(entry);
+        }
+    }
+    kept
+}
+
+/// The known entries of every `#[outbox(..)]` among some attributes.
+pub(crate) fn outbox_entries(
+    attrs: &[Attribute],
+    place: &str,
+    keys: &[&str],
+    errors: &mut Errors,
+) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for attr in attrs.iter().filter(|attr| attr.path().is_ident(symbol::OUTBOX)) {
+        entries.extend(errors.note(list_of(attr)).unwrap_or_default());
+    }
+    known(entries, place, keys, errors)
+}
+
+/// The entries of every `#[serde(..)]` among some attributes. What cannot be read is left for serde
+/// to complain about.
+pub(crate) fn serde_entries(attrs: &[Attribute]) -> Vec<Entry> {
+    attrs
+        .iter()
+        .filter(|attr| attr.path().is_ident(symbol::SERDE))
+        .filter_map(|attr| list_of(attr).ok())
+        .flatten()
+        .collect()
+}
+
+fn list_of(attr: &Attribute) -> syn::Result<Vec<Entry>> {
+    match &attr.meta {
+        syn::Meta::List(list) => parse_entries.parse2(list.tokens.clone()),
+        other => Err(diag::malformed_list(syn::spanned::Spanned::span(other))),
+    }
+}
+
+impl ToTokens for Entry {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        self.key.to_tokens(tokens);
+        match &self.value {
+            Value::None => {}
+            Value::Assigned(value) => {
+                let span = self.key.span();
+                tokens.extend(quote::quote_spanned!(span=> = #value));
+            }
+            Value::List(group) => {
+                debug_assert_eq!(group.delimiter(), Delimiter::Parenthesis);
+                group.to_tokens(tokens);
+            }
+        }
+    }
+}

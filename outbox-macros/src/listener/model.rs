@@ -1,0 +1,169 @@
+//! The function's arguments, each with the source it is filled from.
+
+use proc_macro2::{Ident, Span};
+use quote::ToTokens;
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{
+    FnArg, GenericParam, Pat, PatType, PathArguments, ReturnType, Signature, Type, TypeReference,
+    parse_quote,
+};
+
+use super::args::{Args, FieldPattern};
+use super::function::Function;
+use crate::diag::{self, Errors};
+
+pub(super) struct Model<'a> {
+    pub(super) args: Args,
+    pub(super) function: &'a Function,
+    pub(super) arguments: Vec<Argument>,
+}
+
+pub(super) struct Argument {
+    pub(super) source: Source,
+    /// The type without its reference.
+    pub(super) ty: Type,
+    /// The type as typed, for messages.
+    pub(super) span: Span,
+    pub(super) by_reference: bool,
+}
+
+pub(super) enum Source {
+    /// The event's payload as a whole.
+    Payload,
+    /// A field that the pattern binds under this name.
+    Field(Ident),
+    /// Something else of the delivery's.
+    Extracted,
+}
+
+impl<'a> Model<'a> {
+    /// `None` if the arguments make no sense; the reason is among the errors.
+    pub(super) fn new(args: Args, function: &'a Function, errors: &mut Errors) -> Option<Self> {
+        check_signature(&function.signature, errors);
+        let mut arguments = Vec::new();
+        for input in &function.signature.inputs {
+            match input {
+                FnArg::Receiver(receiver) => {
+                    errors.push(diag::receiver(receiver.self_token.span));
+                    return None;
+                }
+                FnArg::Typed(typed) => {
+                    arguments.extend(errors.note(argument(typed, args.event.fields.as_ref())));
+                }
+            }
+        }
+        let mut payloads = arguments.iter().filter(|one| matches!(one.source, Source::Payload));
+        if let (Some(_), Some(second)) = (payloads.next(), payloads.next()) {
+            errors.push(diag::second_payload(second.span));
+        }
+        if let Some(pattern) = &args.event.fields {
+            check_all_used(pattern, &function.signature, errors);
+        }
+        Some(Self { args, function, arguments })
+    }
+}
+
+fn check_signature(signature: &Signature, errors: &mut Errors) {
+    if let Some(constness) = &signature.constness {
+        errors.push(diag::unusual_function(constness.span, "const"));
+    }
+    if let syn::Safety::Unsafe(unsafety) = &signature.safety {
+        errors.push(diag::unusual_function(unsafety.span, "unsafe"));
+    }
+    if let Some(abi) = &signature.abi {
+        errors.push(diag::unusual_function(abi.extern_token.span, "extern"));
+    }
+    if signature.asyncness.is_none() {
+        errors.push(diag::not_async(signature.fn_token.span));
+    }
+    let generic = |param: &&GenericParam| !matches!(param, GenericParam::Lifetime(_));
+    if let Some(param) = signature.generics.params.iter().find(generic) {
+        errors.push(diag::generic_function(param.span()));
+    }
+}
+
+fn check_all_used(pattern: &FieldPattern, signature: &Signature, errors: &mut Errors) {
+    for binding in &pattern.bindings {
+        let used = signature.inputs.iter().any(|input| match input {
+            FnArg::Typed(typed) => name_of(typed).is_some_and(|name| name == binding),
+            FnArg::Receiver(_) => false,
+        });
+        if !used {
+            errors.push(diag::unused_field(binding.span(), &binding.unraw().to_string()));
+        }
+    }
+}
+
+fn argument(typed: &PatType, fields: Option<&FieldPattern>) -> syn::Result<Argument> {
+    let span = typed.ty.span();
+    if let Type::ImplTrait(_) = &*typed.ty {
+        return Err(diag::generic_function(span));
+    }
+    let (ty, by_reference) = match &*typed.ty {
+        Type::Reference(reference) => (owned(reference)?, true),
+        ty => (ty.clone(), false),
+    };
+    let field = fields.zip(name_of(typed)).and_then(|(pattern, name)| {
+        pattern.bindings.iter().find(|binding| *binding == name).cloned()
+    });
+    let source = match field {
+        Some(binding) => Source::Field(binding),
+        None if is_extracted(&ty) => Source::Extracted,
+        None if fields.is_some() => {
+            return Err(diag::unbound_argument(span, &typed.pat.to_token_stream().to_string()));
+        }
+        None => Source::Payload,
+    };
+    Ok(Argument { source, ty, span, by_reference })
+}
+
+/// The type to decode so that a reference to it can be passed.
+fn owned(reference: &TypeReference) -> syn::Result<Type> {
+    if let Some(mutability) = &reference.mutability {
+        return Err(diag::mutable_argument(mutability.span));
+    }
+    Ok(match &*reference.elem {
+        Type::Path(path) if path.path.is_ident("str") => parse_quote!(__outbox::String),
+        Type::Slice(slice) => {
+            let element = &slice.elem;
+            parse_quote!(__outbox::Vec<#element>)
+        }
+        ty => ty.clone(),
+    })
+}
+
+/// Whether a type is, by its name, one of those that a listener may ask for. rustc then sees to it
+/// that it really is.
+fn is_extracted(ty: &Type) -> bool {
+    let Type::Path(path) = ty else { return false };
+    path.path.segments.last().is_some_and(|last| {
+        let generic = matches!(last.arguments, PathArguments::AngleBracketed(_));
+        match last.ident.to_string().as_str() {
+            "State" => generic,
+            "Meta" | "EventEnvelope" => !generic,
+            _ => false,
+        }
+    })
+}
+
+fn name_of(typed: &PatType) -> Option<&Ident> {
+    match &*typed.pat {
+        Pat::Ident(pat) => Some(&pat.ident),
+        _ => None,
+    }
+}
+
+impl Model<'_> {
+    pub(super) fn takes_payload(&self) -> bool {
+        self.arguments.iter().any(|argument| matches!(argument.source, Source::Payload))
+    }
+
+    /// The return type's place, or the function's name if there is none.
+    pub(super) fn output_span(&self) -> Span {
+        match &self.function.signature.output {
+            ReturnType::Default => self.function.signature.ident.span(),
+            ReturnType::Type(_, ty) => ty.span(),
+        }
+    }
+}

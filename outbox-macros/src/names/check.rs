@@ -1,0 +1,89 @@
+use std::collections::HashMap;
+
+use proc_macro2::Span;
+use syn::Type;
+use syn::spanned::Spanned;
+
+use super::model::{Derive, Model, Variant};
+use crate::diag::{self, Errors};
+use crate::path::Named;
+use crate::symbol;
+
+/// The limits of the runtime's `EventName` and `AggregateName`; a test compares them.
+const MAX_EVENT_NAME_BYTES: usize = 128;
+const MAX_AGGREGATE_NAME_BYTES: usize = 64;
+
+pub(super) fn check(model: &Model<'_>, errors: &mut Errors) {
+    if let Some(Named::Name(name)) = &model.aggregate {
+        aggregate_name(symbol::AGGREGATE, &name.value(), name.span(), errors);
+    }
+    let check_name = match model.derive {
+        Derive::EventType => event_name,
+        Derive::AggregateType => aggregate_name,
+    };
+    for variant in &model.variants {
+        check_name(symbol::NAME, &variant.name.text, variant.name.span, errors);
+        for alias in &variant.aliases {
+            check_name(symbol::ALIAS, &alias.value(), alias.span(), errors);
+        }
+        if model.derive == Derive::EventType {
+            fields(variant, errors);
+        }
+    }
+    uniqueness(&model.variants, errors);
+}
+
+pub(crate) fn event_name(key: &str, name: &str, span: Span, errors: &mut Errors) {
+    stored_name("event", MAX_EVENT_NAME_BYTES, key, name, span, errors);
+}
+
+pub(crate) fn aggregate_name(key: &str, name: &str, span: Span, errors: &mut Errors) {
+    stored_name("aggregate", MAX_AGGREGATE_NAME_BYTES, key, name, span, errors);
+}
+
+fn stored_name(
+    what: &str,
+    limit: usize,
+    key: &str,
+    name: &str,
+    span: Span,
+    errors: &mut Errors,
+) {
+    if name.is_empty() {
+        errors.push(diag::empty_name(span, key));
+    } else if name.len() > limit {
+        errors.push(diag::long_name(span, what, name.len(), limit));
+    } else if name.trim() != name {
+        errors.push(diag::spaced_name(span, key));
+    } else if name.contains(char::is_control) {
+        errors.push(diag::control_name(span, key));
+    }
+}
+
+/// Names come first: an alias that meets a name is the one to blame, wherever it stands.
+fn uniqueness(variants: &[Variant<'_>], errors: &mut Errors) {
+    let mut taken: HashMap<String, String> = HashMap::new();
+    for variant in variants {
+        if let Some(other) = taken.insert(variant.name.text.clone(), variant.rust_name()) {
+            errors.push(diag::duplicate_name(variant.name.span, &variant.name.text, &other));
+        }
+    }
+    for variant in variants {
+        for alias in &variant.aliases {
+            if let Some(other) = taken.insert(alias.value(), variant.rust_name()) {
+                errors.push(diag::colliding_alias(alias.span(), &alias.value(), &other));
+            }
+        }
+    }
+}
+
+fn fields(variant: &Variant<'_>, errors: &mut Errors) {
+    for field in &variant.fields {
+        if matches!(field.ty, Type::Reference(_)) {
+            errors.push(diag::borrowing(field.ty.span()));
+        }
+    }
+    for second in variant.fields.iter().filter_map(|field| field.aggregate_id).skip(1) {
+        errors.push(diag::two_aggregate_ids(second));
+    }
+}

@@ -1,0 +1,224 @@
+use proc_macro2::{Ident, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::DeriveInput;
+use syn::spanned::Spanned;
+
+use super::model::{Model, Variant};
+use super::payload::{Payload, Wire, members};
+use crate::path::{default_crate, local};
+
+pub(super) fn expand(model: &Model<'_>) -> TokenStream {
+    let (krate, ident) = (&model.krate, model.ident);
+    let payloads: Vec<Payload> =
+        model.variants.iter().map(|variant| Payload::of(model, variant)).collect();
+    let public = payloads.iter().map(|payload| &payload.public);
+    let hidden = payloads.iter().map(|payload| &payload.hidden);
+    let markers = model.variants.iter().map(|variant| variant.ident);
+    let event_type = event_type(model, &payloads);
+    let paths = (0..).zip(&model.variants).map(|(index, variant)| marker_path(model, index, variant));
+    let forms =
+        model.variants.iter().zip(&payloads).map(|(variant, payload)| forms(model, variant, payload));
+    let type_name = model.ident.to_string();
+    quote! {
+        #(#public)*
+
+        #[allow(clippy::all, clippy::pedantic, clippy::restriction, non_camel_case_types)]
+        #[allow(dead_code, unreachable_patterns, unused_qualifications, unused_variables)]
+        #[allow(missing_debug_implementations, missing_docs, unreachable_pub)]
+        const _: () = {
+            use #krate::__private as __outbox;
+
+            /// One type for each event, for the compiler to tell them apart.
+            mod events {
+                #(pub enum #markers {})*
+            }
+            #(#hidden)*
+            #event_type
+            #(#paths)*
+            #(#forms)*
+
+            __outbox::inventory::submit! {
+                __outbox::EventTypeEntry {
+                    type_name: #type_name,
+                    file: __outbox::file!(),
+                    aggregate: <#ident as __outbox::EventType>::AGGREGATE,
+                    events: <#ident as __outbox::EventType>::EVENTS,
+                }
+            }
+        };
+    }
+}
+
+/// For an item that has no model: enough for its uses to compile.
+pub(super) fn stub(input: &DeriveInput) -> TokenStream {
+    let krate = default_crate();
+    let ident = &input.ident;
+    let (generics, arguments, bounds) = input.generics.split_for_impl();
+    quote! {
+        const _: () = {
+            use #krate::__private as __outbox;
+
+            impl #generics __outbox::EventType for #ident #arguments #bounds {
+                const EVENTS: &'static [__outbox::EventInfo] = &[];
+                const AGGREGATE: __outbox::Option<__outbox::AggregateInfo> = __outbox::Option::None;
+                fn event_name(&self) -> &'static __outbox::str { "" }
+                fn aggregate_id(&self) -> __outbox::Option<__outbox::String> {
+                    __outbox::Option::None
+                }
+                fn encode(self) -> __outbox::serde_json::Result<__outbox::String> {
+                    __outbox::Result::Ok(__outbox::String::new())
+                }
+            }
+        };
+    }
+}
+
+fn event_type(model: &Model<'_>, payloads: &[Payload]) -> TokenStream {
+    let ident = model.ident;
+    let rows = model.variants.iter().map(row);
+    let aggregate = match &model.aggregate {
+        Some(aggregate) => {
+            let info = aggregate.aggregate_info();
+            quote!(__outbox::Option::Some(#info))
+        }
+        None => quote!(__outbox::Option::None),
+    };
+    let names = model.variants.iter().map(|variant| {
+        let (path, name) = (constructor(model, variant), &variant.name.text);
+        quote!(#path { .. } => #name)
+    });
+    let ids = model.variants.iter().filter_map(|variant| aggregate_id(model, variant));
+    let encoded = model.variants.iter().zip(payloads).map(|(variant, payload)| {
+        let whole = whole(model, variant);
+        let json = encode(payload);
+        quote!(#whole => #json)
+    });
+    quote! {
+        #[automatically_derived]
+        impl __outbox::EventType for #ident {
+            const EVENTS: &'static [__outbox::EventInfo] = &[#(#rows),*];
+
+            const AGGREGATE: __outbox::Option<__outbox::AggregateInfo> = #aggregate;
+
+            fn event_name(&self) -> &'static __outbox::str {
+                match self { #(#names,)* }
+            }
+
+            fn aggregate_id(&self) -> __outbox::Option<__outbox::String> {
+                match self { #(#ids,)* _ => __outbox::Option::None }
+            }
+
+            fn encode(self) -> __outbox::serde_json::Result<__outbox::String> {
+                match self { #(#encoded,)* }
+            }
+        }
+    }
+}
+
+fn row(variant: &Variant<'_>) -> TokenStream {
+    let Variant { name, aliases, no_listener, .. } = variant;
+    let (rust_name, name) = (variant.rust_name(), &name.text);
+    let line = u32::try_from(variant.ident.span().unwrap().line()).unwrap_or(0);
+    quote! {
+        __outbox::EventInfo {
+            variant: #rust_name,
+            name: #name,
+            aliases: &[#(#aliases),*],
+            no_listener: #no_listener,
+            line: #line,
+        }
+    }
+}
+
+/// `OrderEvent::Paid`, or `UserCreated` for a struct.
+fn constructor(model: &Model<'_>, variant: &Variant<'_>) -> TokenStream {
+    let (ident, name) = (model.ident, variant.ident);
+    if model.is_enum { quote!(#ident::#name) } else { quote!(#ident) }
+}
+
+/// The pattern that binds every field, and the expression made of the bindings.
+fn whole(model: &Model<'_>, variant: &Variant<'_>) -> TokenStream {
+    let path = constructor(model, variant);
+    let (members, bindings) = (members(variant), variant.fields.iter().map(|field| &field.binding));
+    quote!(#path { #(#members: #bindings),* })
+}
+
+fn aggregate_id(model: &Model<'_>, variant: &Variant<'_>) -> Option<TokenStream> {
+    let path = constructor(model, variant);
+    let index = variant.fields.iter().position(|field| field.aggregate_id.is_some())?;
+    let (field, member) = (&variant.fields[index], &members(variant)[index]);
+    let (binding, ty) = (&field.binding, field.ty);
+    let text = quote_spanned!(ty.span()=> <#ty as __outbox::AggregateIdField>::to_aggregate_id);
+    Some(quote!(#path { #member: #binding, .. } => __outbox::Option::Some(#text(#binding))))
+}
+
+fn encode(payload: &Payload) -> TokenStream {
+    match &payload.wire {
+        Some(Wire { ty, made }) => {
+            let to_json = quote_spanned!(ty.span()=> <#ty as __outbox::Wire>::to_json);
+            quote!(#to_json(&#made))
+        }
+        None => quote!(__outbox::Result::Ok(__outbox::String::from("{}"))),
+    }
+}
+
+/// Binds the fields from JSON.
+fn decode(payload: &Payload, json: &Ident) -> TokenStream {
+    match &payload.wire {
+        Some(Wire { ty, made }) => {
+            let from_json = quote_spanned!(ty.span()=> <#ty as __outbox::Wire>::from_json);
+            quote!(let #made = #from_json(#json)?;)
+        }
+        None => quote!(__outbox::decode_nothing(#json)?;),
+    }
+}
+
+fn marker_path(model: &Model<'_>, index: usize, variant: &Variant<'_>) -> TokenStream {
+    let (ident, marker) = (model.ident, variant.ident);
+    if model.is_enum {
+        quote! {
+            impl __outbox::VariantAt<#index> for #ident { type Event = events::#marker; }
+        }
+    } else {
+        quote! {
+            impl __outbox::SingleEvent for #ident { type Event = events::#marker; }
+        }
+    }
+}
+
+/// The forms in which a listener may take the payload.
+fn forms(model: &Model<'_>, variant: &Variant<'_>, payload: &Payload) -> TokenStream {
+    let (ident, marker) = (model.ident, variant.ident);
+    let json = local("json");
+    let decode = decode(payload, &json);
+    let form = |ty: &TokenStream, made: &TokenStream| {
+        quote! {
+            #[automatically_derived]
+            impl __outbox::PayloadOf<events::#marker> for #ty {
+                fn decode(#json: &__outbox::str) -> __outbox::serde_json::Result<Self> {
+                    #decode
+                    __outbox::Result::Ok(#made)
+                }
+            }
+        }
+    };
+    let whole = form(&quote!(#ident), &whole(model, variant));
+    // A struct is its own payload.
+    let part = model.is_enum.then(|| form(&payload.ty, &payload.made));
+    let nothing = variant
+        .fields
+        .is_empty()
+        .then(|| quote!(impl __outbox::WithoutPayload for events::#marker {}));
+    let tied = model.aggregate.is_some().then(|| {
+        quote! {
+            impl __outbox::TiedToAggregate for events::#marker {
+                const TIED_TO: __outbox::AggregateInfo =
+                    match <#ident as __outbox::EventType>::AGGREGATE {
+                        __outbox::Option::Some(aggregate) => aggregate,
+                        __outbox::Option::None => __outbox::aggregate_named(""),
+                    };
+            }
+        }
+    });
+    quote!(#whole #part #nothing #tied)
+}

@@ -1,0 +1,286 @@
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, quote};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Attribute, Data, DeriveInput, GenericParam, LitStr, Path, Type, Visibility};
+
+use crate::attr::{self, Entry};
+use crate::case::Case;
+use crate::diag::{self, Errors};
+use crate::path::{Named, default_crate, local};
+use crate::symbol;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Derive {
+    EventType,
+    AggregateType,
+}
+
+impl Derive {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::EventType => "EventType",
+            Self::AggregateType => "AggregateType",
+        }
+    }
+
+    /// The known keys on an enum, on its variants, on a struct, and on fields.
+    fn keys(self) -> [&'static [&'static str]; 4] {
+        match self {
+            Self::EventType => [
+                symbol::EVENT_ENUM_KEYS,
+                symbol::EVENT_VARIANT_KEYS,
+                symbol::EVENT_STRUCT_KEYS,
+                symbol::EVENT_FIELD_KEYS,
+            ],
+            Self::AggregateType => [
+                symbol::AGGREGATE_ENUM_KEYS,
+                symbol::AGGREGATE_VARIANT_KEYS,
+                symbol::AGGREGATE_STRUCT_KEYS,
+                symbol::NO_KEYS,
+            ],
+        }
+    }
+}
+
+/// A type with stored names.
+pub(super) struct Model<'a> {
+    pub(super) derive: Derive,
+    pub(super) ident: &'a Ident,
+    pub(super) vis: &'a Visibility,
+    pub(super) krate: Path,
+    pub(super) aggregate: Option<Named>,
+    pub(super) variants: Vec<Variant<'a>>,
+    pub(super) is_enum: bool,
+}
+
+/// One stored name and what is stored under it: a variant, or the struct itself.
+pub(super) struct Variant<'a> {
+    pub(super) ident: &'a Ident,
+    pub(super) name: Name,
+    pub(super) aliases: Vec<LitStr>,
+    pub(super) no_listener: bool,
+    pub(super) fields: Vec<Field<'a>>,
+    pub(super) has_field_names: bool,
+    /// What serde is told about the payload as a whole.
+    pub(super) serde: Vec<TokenStream>,
+}
+
+pub(super) struct Name {
+    pub(super) text: String,
+    pub(super) span: Span,
+}
+
+pub(super) struct Field<'a> {
+    pub(super) ident: Option<&'a Ident>,
+    pub(super) ty: &'a Type,
+    /// What serde and rustdoc are told about it.
+    pub(super) attrs: Vec<&'a Attribute>,
+    /// The variable it is bound to in generated code.
+    pub(super) binding: Ident,
+    /// Where it is marked as the aggregate's id.
+    pub(super) aggregate_id: Option<Span>,
+}
+
+impl Field<'_> {
+    pub(super) fn has_serde(&self) -> bool {
+        self.attrs.iter().any(|attr| attr.path().is_ident(symbol::SERDE))
+    }
+}
+
+impl<'a> Model<'a> {
+    /// `None` if the item is of a kind that has no model; the reason is among the errors.
+    pub(super) fn new(input: &'a DeriveInput, derive: Derive, errors: &mut Errors) -> Option<Self> {
+        if let Some(param) = input.generics.params.first() {
+            errors.push(match (param, derive) {
+                (GenericParam::Lifetime(_), Derive::EventType) => diag::borrowing(param.span()),
+                _ => diag::generic(param.span(), derive.name()),
+            });
+            return None;
+        }
+        let [enum_keys, variant_keys, struct_keys, field_keys] = derive.keys();
+        let mut model = Self {
+            derive,
+            ident: &input.ident,
+            vis: &input.vis,
+            krate: default_crate(),
+            aggregate: None,
+            variants: Vec::new(),
+            is_enum: matches!(input.data, Data::Enum(_)),
+        };
+        match &input.data {
+            Data::Union(data) => {
+                errors.push(diag::union(data.union_token.span, derive.name()));
+                return None;
+            }
+            Data::Enum(data) if data.variants.is_empty() => {
+                errors.push(diag::no_variants(input.ident.span(), derive.name()));
+                return None;
+            }
+            Data::Enum(data) => {
+                let entries = attr::outbox_entries(&input.attrs, "an enum", enum_keys, errors);
+                let case = model.read_type(&entries, errors);
+                let for_all = enum_serde(&input.attrs);
+                for declared in &data.variants {
+                    let entries =
+                        attr::outbox_entries(&declared.attrs, "a variant", variant_keys, errors);
+                    let mut variant =
+                        Variant::new(&declared.ident, &declared.fields, field_keys, errors);
+                    variant.read(&entries, case, errors);
+                    variant.serde = variant_serde(&declared.attrs, &for_all);
+                    model.variants.push(variant);
+                }
+            }
+            Data::Struct(data) => {
+                let entries = attr::outbox_entries(&input.attrs, "a struct", struct_keys, errors);
+                model.read_type(&entries, errors);
+                let mut variant = Variant::new(&input.ident, &data.fields, field_keys, errors);
+                variant.read(&entries, None, errors);
+                if derive == Derive::EventType {
+                    variant.serde = struct_serde(&input.attrs, errors);
+                }
+                model.variants.push(variant);
+            }
+        }
+        Some(model)
+    }
+
+    /// Reads what is said about the type as a whole; gives the rename rule.
+    fn read_type(&mut self, entries: &[Entry], errors: &mut Errors) -> Option<Case> {
+        let mut case = None;
+        for entry in entries {
+            match entry.key().as_str() {
+                symbol::CRATE => {
+                    self.krate = errors.note(entry.path()).unwrap_or_else(default_crate);
+                }
+                symbol::AGGREGATE => {
+                    let expected = "aggregate = Order";
+                    self.aggregate = errors.note(entry.assigned(expected, Named::parse));
+                }
+                symbol::RENAME_ALL => {
+                    let rule = entry.string().and_then(|rule| Case::parse(&rule));
+                    case = errors.note(rule);
+                }
+                _ => {}
+            }
+        }
+        case
+    }
+}
+
+impl<'a> Variant<'a> {
+    fn new(
+        ident: &'a Ident,
+        fields: &'a syn::Fields,
+        field_keys: &[&str],
+        errors: &mut Errors,
+    ) -> Self {
+        let fields_of = |(index, field): (usize, &'a syn::Field)| {
+            let entries = attr::outbox_entries(&field.attrs, "a field", field_keys, errors);
+            let mark = entries.iter().find(|entry| entry.key() == symbol::AGGREGATE_ID);
+            if let Some(mark) = mark {
+                errors.note(mark.flag());
+            }
+            let kept = |attr: &&Attribute| {
+                attr.path().is_ident(symbol::SERDE) || attr.path().is_ident("doc")
+            };
+            Field {
+                ident: field.ident.as_ref(),
+                ty: &field.ty,
+                attrs: field.attrs.iter().filter(kept).collect(),
+                binding: local(&format!("field_{index}")),
+                aggregate_id: mark.map(Entry::span),
+            }
+        };
+        Self {
+            ident,
+            name: Name { text: ident.unraw().to_string(), span: ident.span() },
+            aliases: Vec::new(),
+            no_listener: false,
+            fields: fields.iter().enumerate().map(fields_of).collect(),
+            has_field_names: matches!(fields, syn::Fields::Named(_)),
+            serde: Vec::new(),
+        }
+    }
+
+    fn read(&mut self, entries: &[Entry], case: Option<Case>, errors: &mut Errors) {
+        if let Some(case) = case {
+            self.name.text = case.rename(&self.name.text);
+        }
+        for entry in entries {
+            match entry.key().as_str() {
+                symbol::NAME => {
+                    if let Some(name) = errors.note(entry.string()) {
+                        self.name = Name { text: name.value(), span: name.span() };
+                    }
+                }
+                symbol::ALIAS => self.aliases.extend(errors.note(entry.string())),
+                symbol::NO_LISTENER => {
+                    errors.note(entry.flag());
+                    self.no_listener = true;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The Rust name in quotes, for messages and tables.
+    pub(super) fn rust_name(&self) -> String {
+        self.ident.unraw().to_string()
+    }
+}
+
+const RENAME_ALL_FIELDS: &str = "rename_all_fields";
+const DENY_UNKNOWN_FIELDS: &str = "deny_unknown_fields";
+const DEFAULT: &str = "default";
+
+/// What an enum's serde attributes say about the fields of every variant. The others are for a
+/// `Serialize` derived on the enum itself, which is none of our business.
+fn enum_serde(attrs: &[Attribute]) -> Vec<Entry> {
+    let known = [RENAME_ALL_FIELDS, DENY_UNKNOWN_FIELDS];
+    let entries = attr::serde_entries(attrs).into_iter();
+    entries.filter(|entry| known.contains(&entry.key().as_str())).collect()
+}
+
+fn variant_serde(attrs: &[Attribute], for_all: &[Entry]) -> Vec<TokenStream> {
+    let known = [symbol::RENAME_ALL, DENY_UNKNOWN_FIELDS];
+    let own: Vec<Entry> = attr::serde_entries(attrs)
+        .into_iter()
+        .filter(|entry| known.contains(&entry.key().as_str()))
+        .collect();
+    let said = |key: &str| own.iter().any(|entry| entry.key() == key);
+    let mut serde: Vec<TokenStream> = own.iter().map(ToTokens::to_token_stream).collect();
+    for entry in for_all {
+        let key = entry.key();
+        if key == RENAME_ALL_FIELDS && !said(symbol::RENAME_ALL) {
+            if let Ok(rule) = entry.string() {
+                serde.push(quote!(rename_all = #rule));
+            }
+        } else if key == DENY_UNKNOWN_FIELDS && !said(DENY_UNKNOWN_FIELDS) {
+            serde.push(entry.to_token_stream());
+        }
+    }
+    serde
+}
+
+/// A struct is its own payload, so whatever serde is told about it must mean something here.
+fn struct_serde(attrs: &[Attribute], errors: &mut Errors) -> Vec<TokenStream> {
+    let known = [symbol::RENAME_ALL, DENY_UNKNOWN_FIELDS, DEFAULT];
+    let mut serde = Vec::new();
+    for entry in attr::serde_entries(attrs) {
+        let key = entry.key();
+        if known.contains(&key.as_str()) {
+            serde.push(entry.to_token_stream());
+        } else {
+            errors.push(diag::unsupported_serde(entry.span(), &key, &known));
+        }
+    }
+    serde
+}
+
+impl Variant<'_> {
+    /// Whether absent fields come from the type's own `Default`.
+    pub(super) fn has_default(&self) -> bool {
+        self.serde.iter().any(|entry| entry.to_string() == DEFAULT)
+    }
+}

@@ -1,0 +1,39 @@
+//! The only place that reads the wall clock.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The current time, truncated to what every supported database can store.
+#[expect(clippy::disallowed_methods, reason = "this is the one reader of the wall clock")]
+pub(crate) fn now() -> SystemTime {
+    to_micros(SystemTime::now())
+}
+
+/// Cuts a time to whole microseconds, so that it reads the same before and after it was stored.
+pub(crate) fn to_micros(time: SystemTime) -> SystemTime {
+    let below_micro = match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => since.subsec_nanos() % 1_000,
+        Err(before) => (1_000 - before.duration().subsec_nanos() % 1_000) % 1_000,
+    };
+    time - Duration::from_nanos(below_micro.into())
+}
+
+/// Milliseconds since 1970; zero for a clock set to before that.
+pub(crate) fn unix_millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn truncates_towards_the_past_on_both_sides_of_1970() {
+        let after = UNIX_EPOCH + Duration::from_nanos(5_999);
+        assert_eq!(to_micros(after), UNIX_EPOCH + Duration::from_micros(5));
+        let before = UNIX_EPOCH - Duration::from_nanos(4_001);
+        assert_eq!(to_micros(before), UNIX_EPOCH - Duration::from_micros(5));
+        let whole = UNIX_EPOCH - Duration::from_micros(4);
+        assert_eq!(to_micros(whole), whole);
+    }
+}

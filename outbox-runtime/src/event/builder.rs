@@ -1,0 +1,284 @@
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::envelope::Parts;
+use super::name::IntoAggregateName;
+use super::{
+    AggregateName, Delay, EventEnvelope, EventError, EventId, EventName, EventType, Field, Headers,
+    MAX_AGGREGATE_ID_BYTES, MAX_TENANT_ID_BYTES, Payload, text,
+};
+use crate::clock;
+
+/// Starts an envelope for a typed event, to say more about it than the event itself does.
+///
+/// ```
+/// # use outbox_runtime as outbox;
+/// # use std::time::Duration;
+/// # fn remind(cancelled: impl outbox::event::EventType) -> Result<(), outbox::event::EventError> {
+/// let envelope = outbox::event::event(cancelled)
+///     .aggregate_id("7")
+///     .tenant("acme")
+///     .header("reply-to", "billing")
+///     .deliver_after(Duration::from_secs(300))
+///     .build()?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn event<E: EventType>(event: E) -> EnvelopeBuilder<Typed> {
+    let event_type = event.event_name();
+    let aggregate_id = event.aggregate_id();
+    let payload = match event.encode() {
+        Ok(json) => Payload::json(json),
+        Err(source) => Err(EventError::PayloadNotSerializable { event_type, source }),
+    };
+    EnvelopeBuilder {
+        aggregate_type: Ok(E::AGGREGATE
+            .map_or_else(AggregateName::default, |tied| AggregateName::derived(tied.name))),
+        aggregate_id,
+        ..EnvelopeBuilder::with(Typed { event_type: EventName::derived(event_type), payload })
+    }
+}
+
+/// Collects what an envelope says; [`build`](Self::build) checks it.
+///
+/// `K` tells where name and payload come from: [`Typed`] has both from the event, [`Dynamic`] has a
+/// name and takes raw JSON.
+#[derive(Debug)]
+#[must_use = "an envelope says nothing until it is built or written"]
+pub struct EnvelopeBuilder<K> {
+    kind: K,
+    event_id: Option<Result<EventId, EventError>>,
+    occurred_at: Option<SystemTime>,
+    aggregate_type: Result<AggregateName, EventError>,
+    aggregate_id: Option<String>,
+    tenant_id: Option<String>,
+    headers: Headers,
+    deliver_at: Option<SystemTime>,
+    deliver_after: Option<Duration>,
+}
+
+/// Name and payload come from a typed event.
+#[derive(Debug)]
+pub struct Typed {
+    event_type: EventName,
+    payload: Result<Payload, EventError>,
+}
+
+/// The name is a string and the payload raw JSON.
+#[derive(Debug)]
+pub struct Dynamic {
+    event_type: String,
+    json: Option<Redacted<String>>,
+    bytes: Option<Redacted<Vec<u8>>>,
+}
+
+/// Keeps a payload out of `Debug`.
+struct Redacted<T>(T);
+
+impl<T> std::fmt::Debug for Redacted<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("..")
+    }
+}
+
+impl<K> EnvelopeBuilder<K> {
+    fn with(kind: K) -> Self {
+        Self {
+            kind,
+            event_id: None,
+            occurred_at: None,
+            aggregate_type: Ok(AggregateName::default()),
+            aggregate_id: None,
+            tenant_id: None,
+            headers: Headers::default(),
+            deliver_at: None,
+            deliver_after: None,
+        }
+    }
+
+    /// Sets the id instead of generating one. Writing the same id twice writes one event.
+    pub fn event_id(mut self, id: impl AsRef<str>) -> Self {
+        self.event_id = Some(id.as_ref().parse());
+        self
+    }
+
+    /// Sets when it happened, if that is not now. Cut to whole microseconds.
+    pub fn occurred_at(mut self, time: SystemTime) -> Self {
+        self.occurred_at = Some(time);
+        self
+    }
+
+    /// Sets what it is about: a derived aggregate or a name.
+    pub fn aggregate_type(mut self, aggregate: impl IntoAggregateName) -> Self {
+        self.aggregate_type = aggregate.into_aggregate_name();
+        self
+    }
+
+    /// Sets which one it is about.
+    pub fn aggregate_id(mut self, id: impl Into<String>) -> Self {
+        self.aggregate_id = Some(id.into());
+        self
+    }
+
+    /// Sets the tenant it belongs to.
+    pub fn tenant(mut self, tenant_id: impl Into<String>) -> Self {
+        self.tenant_id = Some(tenant_id.into());
+        self
+    }
+
+    /// Adds a header; a later one replaces an earlier one with the same key.
+    pub fn header(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.insert(key.into(), value.into());
+        self
+    }
+
+    /// Delivers it not before a time.
+    pub fn deliver_at(mut self, time: SystemTime) -> Self {
+        self.deliver_at = Some(time);
+        self
+    }
+
+    /// Delivers it a while after it was written.
+    pub fn deliver_after(mut self, delay: Duration) -> Self {
+        self.deliver_after = Some(delay);
+        self
+    }
+
+    fn finish(
+        self,
+        take: impl FnOnce(K) -> Result<(EventName, Payload), EventError>,
+    ) -> Result<EventEnvelope, EventError> {
+        let (event_type, payload) = take(self.kind)?;
+        if let Some(id) = &self.aggregate_id {
+            text::check(Field::AggregateId, id, MAX_AGGREGATE_ID_BYTES)?;
+        }
+        if let Some(id) = &self.tenant_id {
+            text::check(Field::TenantId, id, MAX_TENANT_ID_BYTES)?;
+        }
+        self.headers.check()?;
+        let occurred_at = match self.occurred_at {
+            Some(time) => storable(Field::OccurredAt, time)?,
+            None => clock::now(),
+        };
+        Ok(EventEnvelope::new(Parts {
+            event_id: self.event_id.unwrap_or_else(|| Ok(EventId::generate()))?,
+            event_type,
+            occurred_at,
+            aggregate_type: self.aggregate_type?,
+            aggregate_id: self.aggregate_id,
+            tenant_id: self.tenant_id,
+            headers: self.headers,
+            payload,
+            delay: delay(self.deliver_at, self.deliver_after)?,
+        }))
+    }
+}
+
+impl EnvelopeBuilder<Typed> {
+    /// Checks everything and seals it.
+    ///
+    /// # Errors
+    /// The first thing that cannot be stored as it is.
+    pub fn build(self) -> Result<EventEnvelope, EventError> {
+        self.finish(|Typed { event_type, payload }| Ok((event_type, payload?)))
+    }
+}
+
+impl EnvelopeBuilder<Dynamic> {
+    pub(super) fn dynamic(event_type: String) -> Self {
+        Self::with(Dynamic { event_type, json: None, bytes: None })
+    }
+
+    /// Sets the payload as JSON text.
+    pub fn payload_json(mut self, json: impl Into<String>) -> Self {
+        self.kind.json = Some(Redacted(json.into()));
+        self
+    }
+
+    /// Sets the payload as the bytes of JSON text.
+    pub fn payload_bytes(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.kind.bytes = Some(Redacted(bytes.into()));
+        self
+    }
+
+    /// Checks everything and seals it.
+    ///
+    /// # Errors
+    /// The first thing that is missing, given twice, or cannot be stored as it is.
+    pub fn build(self) -> Result<EventEnvelope, EventError> {
+        self.finish(|Dynamic { event_type, json, bytes }| {
+            let event_type = EventName::new(event_type)?;
+            let payload = match (json, bytes) {
+                (Some(Redacted(json)), None) => Payload::json(json)?,
+                (None, Some(Redacted(bytes))) => Payload::bytes(bytes)?,
+                (None, None) => return Err(EventError::PayloadMissing),
+                (Some(_), Some(_)) => return Err(EventError::PayloadTwice),
+            };
+            Ok((event_type, payload))
+        })
+    }
+}
+
+fn delay(at: Option<SystemTime>, after: Option<Duration>) -> Result<Option<Delay>, EventError> {
+    match (at, after) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(EventError::DelayTwice),
+        (Some(time), None) => Ok(Some(Delay::Until(storable(Field::DeliverAt, time)?))),
+        (None, Some(Duration::ZERO)) => Err(EventError::DelayZero),
+        (None, Some(delay)) => {
+            // The database adds it to its own clock; ours only tells whether the sum can be stored.
+            let due = clock::now().checked_add(delay);
+            storable(Field::DeliverAt, due.ok_or(EventError::TimeOutOfRange(Field::DeliverAt))?)?;
+            Ok(Some(Delay::For(delay)))
+        }
+    }
+}
+
+/// 9999-12-31T00:00:00Z: `DATETIME` ends a day later.
+const LAST_STORABLE: Duration = Duration::from_secs(253_402_214_400);
+
+fn storable(field: Field, time: SystemTime) -> Result<SystemTime, EventError> {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) if since <= LAST_STORABLE => Ok(clock::to_micros(time)),
+        _ => Err(EventError::TimeOutOfRange(field)),
+    }
+}
+
+/// Whatever can be written: a typed event, a builder, or a finished envelope.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an event",
+    label = "this cannot be written to the outbox",
+    note = "write a value whose type derives `outbox::EventType`, `outbox::event(..)`, or an \
+            `EventEnvelope`"
+)]
+pub trait IntoEnvelope {
+    /// The checked envelope.
+    ///
+    /// # Errors
+    /// If the event cannot be stored as it is.
+    fn into_envelope(self) -> Result<EventEnvelope, EventError>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<E: EventType> IntoEnvelope for E {
+    fn into_envelope(self) -> Result<EventEnvelope, EventError> {
+        event(self).build()
+    }
+}
+
+impl IntoEnvelope for EnvelopeBuilder<Typed> {
+    fn into_envelope(self) -> Result<EventEnvelope, EventError> {
+        self.build()
+    }
+}
+
+impl IntoEnvelope for EnvelopeBuilder<Dynamic> {
+    fn into_envelope(self) -> Result<EventEnvelope, EventError> {
+        self.build()
+    }
+}
+
+impl IntoEnvelope for EventEnvelope {
+    fn into_envelope(self) -> Result<EventEnvelope, EventError> {
+        Ok(self)
+    }
+}

@@ -1,0 +1,129 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::{
+    AggregateName, Dynamic, EnvelopeBuilder, EventError, EventId, EventName, Headers, Payload,
+};
+
+/// One event with everything that travels with it. Immutable; cloning it copies a pointer.
+///
+/// Typed events become envelopes by themselves ([`IntoEnvelope`](super::IntoEnvelope),
+/// [`event`](super::event)); an envelope under a dynamic name is built here.
+///
+/// ```
+/// # use outbox_runtime::event::EventEnvelope;
+/// let envelope = EventEnvelope::builder("UserCreated")
+///     .aggregate_type("User")
+///     .aggregate_id("42")
+///     .payload_json(r#"{"name": "Ada"}"#)
+///     .build()?;
+/// assert_eq!(envelope.event_type(), "UserCreated");
+/// # Ok::<(), outbox_runtime::event::EventError>(())
+/// ```
+#[derive(Clone)]
+pub struct EventEnvelope(Arc<Parts>);
+
+/// What an envelope is made of, checked.
+pub(super) struct Parts {
+    pub(super) event_id: EventId,
+    pub(super) event_type: EventName,
+    pub(super) occurred_at: SystemTime,
+    pub(super) aggregate_type: AggregateName,
+    pub(super) aggregate_id: Option<String>,
+    pub(super) tenant_id: Option<String>,
+    pub(super) headers: Headers,
+    pub(super) payload: Payload,
+    pub(super) delay: Option<Delay>,
+}
+
+/// When an event may be delivered, if not at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delay {
+    /// Not before this time.
+    Until(SystemTime),
+    /// This long after it was written, by the database's clock.
+    For(Duration),
+}
+
+impl EventEnvelope {
+    /// Starts an envelope under a dynamic name.
+    pub fn builder(event_type: impl Into<String>) -> EnvelopeBuilder<Dynamic> {
+        EnvelopeBuilder::dynamic(event_type.into())
+    }
+
+    /// An envelope that is nothing but a name and JSON text.
+    ///
+    /// # Errors
+    /// If the name or the JSON text cannot be one.
+    pub fn json(
+        event_type: impl Into<String>,
+        payload: impl Into<String>,
+    ) -> Result<Self, EventError> {
+        Self::builder(event_type).payload_json(payload).build()
+    }
+
+    pub(super) fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// The id that a consumer deduplicates by.
+    pub fn event_id(&self) -> EventId {
+        self.0.event_id
+    }
+
+    /// The event's name.
+    pub fn event_type(&self) -> &str {
+        self.0.event_type.as_str()
+    }
+
+    /// When it happened, in whole microseconds.
+    pub fn occurred_at(&self) -> SystemTime {
+        self.0.occurred_at
+    }
+
+    /// The name of what it is about.
+    pub fn aggregate_type(&self) -> &str {
+        self.0.aggregate_type.as_str()
+    }
+
+    /// Which one it is about.
+    pub fn aggregate_id(&self) -> Option<&str> {
+        self.0.aggregate_id.as_deref()
+    }
+
+    /// The tenant it belongs to. It travels with the event; nothing is filtered by it.
+    pub fn tenant_id(&self) -> Option<&str> {
+        self.0.tenant_id.as_deref()
+    }
+
+    /// What travels beside the payload.
+    pub fn headers(&self) -> &Headers {
+        &self.0.headers
+    }
+
+    /// What is said.
+    pub fn payload(&self) -> &Payload {
+        &self.0.payload
+    }
+
+    /// When it may be delivered, if not at once.
+    pub fn delay(&self) -> Option<Delay> {
+        self.0.delay
+    }
+}
+
+/// Shows ids, names and sizes, never the payload.
+impl fmt::Debug for EventEnvelope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventEnvelope")
+            .field("event_id", &self.event_id())
+            .field("event_type", &self.0.event_type)
+            .field("aggregate_type", &self.0.aggregate_type)
+            .field("aggregate_id", &self.aggregate_id())
+            .field("tenant_id", &self.tenant_id())
+            .field("headers", self.headers())
+            .field("payload", self.payload())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,130 @@
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::{EventError, Field};
+
+/// The most bytes that headers may take as JSON: what a `TEXT` column holds on every database.
+pub const MAX_HEADERS_BYTES: usize = 65_535;
+
+/// Text that travels beside the payload: a trace context, a content type, a reply address.
+///
+/// ```
+/// # use outbox_runtime::event::Headers;
+/// let headers: Headers = [("reply-to", "billing")].into_iter().collect();
+/// assert_eq!(headers.get("reply-to"), Some("billing"));
+/// ```
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Headers(BTreeMap<String, String>);
+
+impl Headers {
+    /// The value under a key.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str)
+    }
+
+    /// All headers, ordered by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The stored form: `None`, a database's NULL, when there are none.
+    pub fn to_json(&self) -> Option<String> {
+        // A map of strings always serialises.
+        (!self.is_empty()).then(|| serde_json::to_string(&self.0).unwrap_or_default())
+    }
+
+    /// Reads the stored form. NULL, empty text and JSON `null` are no headers.
+    ///
+    /// # Errors
+    /// If it is anything else than a JSON object of strings.
+    pub fn from_json(stored: Option<&str>) -> Result<Self, EventError> {
+        let stored = stored.unwrap_or_default().trim();
+        if stored.is_empty() {
+            return Ok(Self::default());
+        }
+        serde_json::from_str::<Option<BTreeMap<String, String>>>(stored)
+            .map(|headers| Self(headers.unwrap_or_default()))
+            .map_err(|_| EventError::HeadersMalformed)
+    }
+
+    pub(super) fn insert(&mut self, key: String, value: String) {
+        self.0.insert(key, value);
+    }
+
+    pub(super) fn check(&self) -> Result<(), EventError> {
+        for (key, value) in &self.0 {
+            if key.is_empty() {
+                return Err(EventError::Empty(Field::HeaderKey));
+            }
+            if key.contains('\0') {
+                return Err(EventError::ControlCharacter(Field::HeaderKey));
+            }
+            if value.contains('\0') {
+                return Err(EventError::ControlCharacter(Field::HeaderValue));
+            }
+        }
+        let actual = self.to_json().map_or(0, |json| json.len());
+        if actual > MAX_HEADERS_BYTES {
+            return Err(EventError::HeadersTooLarge { limit: MAX_HEADERS_BYTES, actual });
+        }
+        Ok(())
+    }
+}
+
+impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Headers {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(headers: I) -> Self {
+        Self(headers.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
+    }
+}
+
+/// Shows the keys only: a value may be a token or an address.
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_empty_and_json_null_read_as_none() {
+        for stored in [None, Some(""), Some("  "), Some("null"), Some("{}")] {
+            assert!(Headers::from_json(stored).unwrap().is_empty(), "{stored:?}");
+        }
+        assert_eq!(Headers::default().to_json(), None);
+    }
+
+    #[test]
+    fn reads_back_what_it_stores() {
+        let headers: Headers = [("b", "2"), ("a", "\"ü\"")].into_iter().collect();
+        let stored = headers.to_json();
+        assert_eq!(stored.as_deref(), Some(r#"{"a":"\"ü\"","b":"2"}"#));
+        assert_eq!(Headers::from_json(stored.as_deref()).unwrap(), headers);
+    }
+
+    #[test]
+    fn refuses_other_json_without_quoting_it() {
+        for stored in ["[]", "7", r#"{"a":1}"#, r#"{"secret":null}"#, "{"] {
+            let refusal = Headers::from_json(Some(stored)).unwrap_err();
+            assert_eq!(refusal.to_string(), "headers are not a JSON object of strings");
+        }
+    }
+
+    #[test]
+    fn debug_hides_the_values() {
+        let headers: Headers = [("authorization", "secret")].into_iter().collect();
+        assert_eq!(format!("{headers:?}"), r#"{"authorization"}"#);
+    }
+}

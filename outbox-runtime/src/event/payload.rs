@@ -1,0 +1,182 @@
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, de};
+
+use super::EventError;
+
+/// The largest payload: 1 MiB.
+pub const MAX_PAYLOAD_BYTES: usize = 1_048_576;
+
+/// JSON text, serialised once and checked once; every delivery sees the same bytes.
+///
+/// Cloning it copies a pointer.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Payload(Arc<str>);
+
+impl Payload {
+    /// Checks JSON text.
+    ///
+    /// # Errors
+    /// If it is too large, or is not JSON that serde can read back (nested more than 128 deep, a
+    /// lone surrogate, a number beyond `f64`).
+    pub fn json(text: impl Into<Arc<str>>) -> Result<Self, EventError> {
+        let text = text.into();
+        check_size(text.len())?;
+        serde_json::from_str::<AnyJson>(&text)
+            .map_err(|fault| EventError::PayloadNotJson { reason: fault.to_string() })?;
+        Ok(Self(text))
+    }
+
+    /// Checks JSON text that comes as bytes.
+    ///
+    /// # Errors
+    /// As [`Payload::json`], and if they are not UTF-8.
+    pub fn bytes(bytes: Vec<u8>) -> Result<Self, EventError> {
+        check_size(bytes.len())?;
+        let text = String::from_utf8(bytes).map_err(|fault| EventError::PayloadNotUtf8 {
+            offset: fault.utf8_error().valid_up_to(),
+        })?;
+        Self::json(text)
+    }
+
+    /// The JSON text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The JSON text as bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    /// Its size in bytes. It is never empty: no JSON text is.
+    #[expect(clippy::len_without_is_empty, reason = "no JSON text is empty")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Reads it as a type.
+    ///
+    /// # Errors
+    /// If it does not fit. Beware: the error may quote the content.
+    pub fn decode<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        serde_json::from_str(&self.0)
+    }
+}
+
+fn check_size(actual: usize) -> Result<(), EventError> {
+    if actual > MAX_PAYLOAD_BYTES {
+        return Err(EventError::PayloadTooLarge { limit: MAX_PAYLOAD_BYTES, actual });
+    }
+    Ok(())
+}
+
+/// Shows the size, never the content.
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Payload({} bytes)", self.len())
+    }
+}
+
+/// Reads any JSON and keeps none of it.
+///
+/// `serde::de::IgnoredAny` would skip over values instead of reading them, and so let through what
+/// no listener could read: endless nesting, lone surrogates, numbers out of range.
+struct AnyJson;
+
+impl<'de> Deserialize<'de> for AnyJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for AnyJson {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E: de::Error>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E: de::Error>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E: de::Error>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E: de::Error>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E: de::Error>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self, A::Error> {
+        while seq.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        while map.next_entry::<Self, Self>()?.is_some() {}
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_bytes_as_given() {
+        for text in ["null", "7", "\"a\"", " {\"b\": 1, \"a\": 1.50, \"b\":2} ", "[]", "true"] {
+            assert_eq!(Payload::json(text).unwrap().as_str(), text);
+            assert_eq!(Payload::bytes(text.into()).unwrap().as_str(), text);
+        }
+    }
+
+    #[test]
+    fn refuses_what_no_listener_could_read() {
+        let deep = "[".repeat(200) + &"]".repeat(200);
+        for text in
+            ["", "{", "{}{}", "nul", "{'a':1}", "\"\0\"", "\"\\ud800\"", "1e999", "\"a\nb\"", &deep]
+        {
+            let refusal = Payload::json(text).unwrap_err();
+            assert!(matches!(refusal, EventError::PayloadNotJson { .. }), "{text:?}: {refusal}");
+        }
+        let refusal = Payload::bytes(vec![b'"', 0xff, b'"']).unwrap_err();
+        assert!(matches!(refusal, EventError::PayloadNotUtf8 { offset: 1 }), "{refusal}");
+    }
+
+    #[test]
+    fn refusal_does_not_quote_the_content() {
+        let refusal = Payload::json(r#"{"card": "4111-1111", oops}"#).unwrap_err().to_string();
+        assert_eq!(refusal, "payload is not JSON: key must be a string at line 1 column 22");
+    }
+
+    #[test]
+    fn the_limit_is_inclusive() {
+        let of_size = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
+        assert!(Payload::json(of_size(MAX_PAYLOAD_BYTES)).is_ok());
+        let refusal = Payload::json(of_size(MAX_PAYLOAD_BYTES + 1)).unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            "payload has 1048577 bytes; at most 1048576 are allowed"
+        );
+        assert!(matches!(
+            Payload::bytes(vec![b' '; MAX_PAYLOAD_BYTES + 1]),
+            Err(EventError::PayloadTooLarge { .. })
+        ));
+    }
+}

@@ -1,0 +1,14 @@
+//! The runtime behind the [`outbox`](https://docs.rs/outbox) crate. Depend on that one: it adds the
+//! macros and re-exports everything that is public here.
+//!
+//! # Layout
+//! The modules follow the way of an event: [`event`] is what is said, [`listener`] is who hears it.
+
+pub mod event;
+
+pub mod listener;
+
+mod clock;
+
+#[doc(hidden)]
+pub mod private;

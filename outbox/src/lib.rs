@@ -1,0 +1,21 @@
+#![doc = include_str!("../README.md")]
+
+#[doc(inline)]
+pub use outbox_macros::{AggregateType, EventType, listener};
+
+#[doc(inline)]
+pub use outbox_runtime::event::{
+    AggregateName, AggregateType, Delay, Dynamic, EnvelopeBuilder, EventEnvelope, EventError,
+    EventId, EventName, EventType, Field, Global, Headers, IntoAggregateName, IntoEnvelope,
+    MAX_AGGREGATE_ID_BYTES, MAX_AGGREGATE_NAME_BYTES, MAX_EVENT_ID_BYTES, MAX_EVENT_NAME_BYTES,
+    MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES, MAX_TENANT_ID_BYTES, Mark, Payload, Status, Typed, event,
+};
+#[doc(inline)]
+pub use outbox_runtime::listener::{
+    Delivery, IntoListenerError, IntoOutcome, Listener, ListenerError, ListenerErrorKind,
+    ListenerOptions, ListenerRegistry, Listeners, Meta, Outcome, Place, RegistryError,
+    RegistryFault, Result, State, Timeout, Unhandled,
+};
+
+#[doc(hidden)]
+pub use outbox_runtime::private as __private;

@@ -1,0 +1,9 @@
+//@ error at: ""
+
+use outbox::AggregateType;
+
+#[derive(AggregateType)]
+#[outbox(name = "")]
+struct Order;
+
+fn main() {}

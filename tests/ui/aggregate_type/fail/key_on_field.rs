@@ -1,0 +1,11 @@
+//@ error at: aggregate_id
+
+use outbox::AggregateType;
+
+#[derive(AggregateType)]
+struct Order {
+    #[outbox(aggregate_id)]
+    id: u64,
+}
+
+fn main() {}

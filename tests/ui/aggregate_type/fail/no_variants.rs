@@ -1,0 +1,8 @@
+//@ error at: Aggregates
+
+use outbox::AggregateType;
+
+#[derive(AggregateType)]
+enum Aggregates {}
+
+fn main() {}

@@ -1,0 +1,9 @@
+//@ error at: name = "b"
+
+use outbox::AggregateType;
+
+#[derive(AggregateType)]
+#[outbox(name = "a", name = "b")]
+struct Order;
+
+fn main() {}

@@ -1,0 +1,10 @@
+//@ error at: union
+
+use outbox::AggregateType;
+
+#[derive(AggregateType)]
+union Order {
+    id: u64,
+}
+
+fn main() {}

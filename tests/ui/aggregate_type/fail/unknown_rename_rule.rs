@@ -1,0 +1,11 @@
+//@ error at: "snake"
+
+use outbox::AggregateType;
+
+#[derive(AggregateType)]
+#[outbox(rename_all = "snake")]
+enum Aggregates {
+    Order,
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+//@ error at: ""
+
+use outbox::EventType;
+
+#[derive(EventType)]
+#[outbox(aggregate = "")]
+enum OrderEvent {
+    Placed,
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+//@ error at: aggregate_id
+
+use outbox::EventType;
+
+#[derive(EventType)]
+enum OrderEvent {
+    #[outbox(aggregate_id)]
+    Placed(u64),
+}
+
+fn main() {}

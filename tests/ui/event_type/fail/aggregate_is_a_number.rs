@@ -1,0 +1,11 @@
+//@ error at: 5
+
+use outbox::EventType;
+
+#[derive(EventType)]
+#[outbox(aggregate = 5)]
+enum OrderEvent {
+    Placed,
+}
+
+fn main() {}

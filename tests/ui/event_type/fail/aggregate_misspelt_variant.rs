@@ -1,0 +1,16 @@
+//@ error at: Ordr
+
+use outbox::EventType;
+
+#[derive(outbox::AggregateType)]
+enum Aggregates {
+    Order,
+}
+
+#[derive(EventType)]
+#[outbox(aggregate = Aggregates::Ordr)]
+enum OrderEvent {
+    Placed,
+}
+
+fn main() {}

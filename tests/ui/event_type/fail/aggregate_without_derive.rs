@@ -1,0 +1,13 @@
+//@ error at: Order
+
+use outbox::EventType;
+
+struct Order;
+
+#[derive(EventType)]
+#[outbox(aggregate = Order)]
+enum OrderEvent {
+    Placed,
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+//@ error at: "Paid"
+
+use outbox::EventType;
+
+#[derive(EventType)]
+enum OrderEvent {
+    #[outbox(alias = "Paid")]
+    Placed,
+    Paid,
+}
+
+fn main() {}

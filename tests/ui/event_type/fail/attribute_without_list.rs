@@ -1,0 +1,11 @@
+//@ error at: outbox
+
+use outbox::EventType;
+
+#[derive(EventType)]
+#[outbox = "order"]
+enum OrderEvent {
+    Placed,
+}
+
+fn main() {}

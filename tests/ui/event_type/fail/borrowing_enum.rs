@@ -1,0 +1,10 @@
+//@ error at: 'a
+
+use outbox::EventType;
+
+#[derive(EventType)]
+enum OrderEvent<'a> {
+    Placed(&'a str),
+}
+
+fn main() {}

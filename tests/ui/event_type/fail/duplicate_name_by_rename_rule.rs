@@ -1,0 +1,12 @@
+//@ error at: PaID
+
+use outbox::EventType;
+
+#[derive(EventType)]
+#[outbox(rename_all = "lowercase")]
+enum OrderEvent {
+    Paid,
+    PaID,
+}
+
+fn main() {}

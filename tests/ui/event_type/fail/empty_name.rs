@@ -1,0 +1,11 @@
+//@ error at: ""
+
+use outbox::EventType;
+
+#[derive(EventType)]
+enum OrderEvent {
+    #[outbox(name = "")]
+    Placed,
+}
+
+fn main() {}

@@ -1,0 +1,13 @@
+//@ error at: Money
+
+use outbox::EventType;
+
+#[derive(serde::Serialize)]
+struct Money;
+
+#[derive(EventType)]
+enum OrderEvent {
+    Paid { amount: Money },
+}
+
+fn main() {}

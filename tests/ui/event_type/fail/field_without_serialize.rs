@@ -1,0 +1,13 @@
+//@ error at: amount
+
+use outbox::EventType;
+
+#[derive(serde::Deserialize)]
+struct Money;
+
+#[derive(EventType)]
+enum OrderEvent {
+    Paid { amount: Money },
+}
+
+fn main() {}

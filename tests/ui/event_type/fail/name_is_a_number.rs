@@ -1,0 +1,11 @@
+//@ error at: 5
+
+use outbox::EventType;
+
+#[derive(EventType)]
+enum OrderEvent {
+    #[outbox(name = 5)]
+    Placed,
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+//@ error at: "pla\0ced"
+
+use outbox::EventType;
+
+#[derive(EventType)]
+enum OrderEvent {
+    #[outbox(name = "pla\0ced")]
+    Placed,
+}
+
+fn main() {}

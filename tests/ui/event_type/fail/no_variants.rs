@@ -1,0 +1,8 @@
+//@ error at: OrderEvent
+
+use outbox::EventType;
+
+#[derive(EventType)]
+enum OrderEvent {}
+
+fn main() {}

@@ -1,0 +1,11 @@
+//@ error at: name = "b"
+
+use outbox::EventType;
+
+#[derive(EventType)]
+enum OrderEvent {
+    #[outbox(name = "a", name = "b")]
+    Placed,
+}
+
+fn main() {}

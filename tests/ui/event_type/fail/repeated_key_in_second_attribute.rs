@@ -1,0 +1,12 @@
+//@ error at: no_listener
+
+use outbox::EventType;
+
+#[derive(EventType)]
+enum OrderEvent {
+    #[outbox(no_listener)]
+    #[outbox(no_listener)]
+    Placed,
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+//@ error at: tag
+
+use outbox::EventType;
+
+#[derive(EventType)]
+#[serde(tag = "type")]
+struct UserCreated {
+    name: String,
+}
+
+fn main() {}

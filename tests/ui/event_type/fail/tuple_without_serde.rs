@@ -1,0 +1,12 @@
+//@ error at: Money
+
+use outbox::EventType;
+
+struct Money;
+
+#[derive(EventType)]
+enum OrderEvent {
+    Refunded(u64, Money),
+}
+
+fn main() {}

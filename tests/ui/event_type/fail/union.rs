@@ -1,0 +1,11 @@
+//@ error at: union
+
+use outbox::EventType;
+
+#[derive(EventType)]
+union OrderEvent {
+    placed: u64,
+    paid: i64,
+}
+
+fn main() {}

@@ -1,0 +1,13 @@
+//@ error at: name
+
+use outbox::EventType;
+
+#[derive(EventType)]
+enum OrderEvent {
+    Placed {
+        #[outbox(name = "id")]
+        order_id: u64,
+    },
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+//@ error at: "SnakeCase"
+
+use outbox::EventType;
+
+#[derive(EventType)]
+#[outbox(rename_all = "SnakeCase")]
+enum OrderEvent {
+    Placed,
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+//@ error at: Order
+
+use outbox::listener;
+
+struct Order;
+
+#[listener(aggregate = Order, event = "Paid")]
+async fn on_paid(paid: String) {}
+
+fn main() {}

@@ -1,0 +1,12 @@
+//@ error at: OrderEvent
+
+use outbox::listener;
+
+enum OrderEvent {
+    Paid(String),
+}
+
+#[listener(aggregate = "Order", event = OrderEvent::Paid)]
+async fn on_paid(paid: String) {}
+
+fn main() {}

@@ -1,0 +1,24 @@
+//@ error at: on_paid
+
+use outbox::{AggregateType, EventType, listener};
+
+#[derive(AggregateType)]
+struct Order;
+
+#[derive(EventType)]
+#[outbox(aggregate = Order)]
+enum OrderEvent {
+    Placed { order_id: u64, total_cents: u64 },
+    Paid(String),
+    Moved(u64, u64),
+    Cancelled,
+}
+
+#[listener(event = OrderEvent::Paid)]
+async fn on_paid(paid: String) {
+    let local = std::rc::Rc::new(paid);
+    std::future::ready(()).await;
+    drop(local);
+}
+
+fn main() {}

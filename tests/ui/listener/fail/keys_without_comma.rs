@@ -1,0 +1,20 @@
+//@ error at: timeout
+
+use outbox::{AggregateType, EventType, listener};
+
+#[derive(AggregateType)]
+struct Order;
+
+#[derive(EventType)]
+#[outbox(aggregate = Order)]
+enum OrderEvent {
+    Placed { order_id: u64, total_cents: u64 },
+    Paid(String),
+    Moved(u64, u64),
+    Cancelled,
+}
+
+#[listener(retry(max_attempts = 5) timeout = "5s", event = OrderEvent::Paid)]
+async fn on_paid(paid: String) {}
+
+fn main() {}

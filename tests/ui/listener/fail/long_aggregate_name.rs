@@ -1,0 +1,8 @@
+//@ error at: "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+
+use outbox::listener;
+
+#[listener(aggregate = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", event = "Paid")]
+async fn on_paid(paid: String) {}
+
+fn main() {}

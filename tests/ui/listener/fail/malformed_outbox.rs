@@ -1,0 +1,20 @@
+//@ error at: orders
+
+use outbox::{AggregateType, EventType, listener};
+
+#[derive(AggregateType)]
+struct Order;
+
+#[derive(EventType)]
+#[outbox(aggregate = Order)]
+enum OrderEvent {
+    Placed { order_id: u64, total_cents: u64 },
+    Paid(String),
+    Moved(u64, u64),
+    Cancelled,
+}
+
+#[listener(event = OrderEvent::Paid, outbox = orders)]
+async fn on_paid(paid: String) {}
+
+fn main() {}

@@ -1,0 +1,8 @@
+//@ error at: "UserCreated"
+
+use outbox::listener;
+
+#[listener(event = "UserCreated")]
+async fn on_created(user: String) {}
+
+fn main() {}

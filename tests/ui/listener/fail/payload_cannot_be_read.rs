@@ -1,0 +1,22 @@
+//@ error at: Receipt
+
+use outbox::{AggregateType, EventType, listener};
+
+#[derive(AggregateType)]
+struct Order;
+
+#[derive(EventType)]
+#[outbox(aggregate = Order)]
+enum OrderEvent {
+    Placed { order_id: u64, total_cents: u64 },
+    Paid(String),
+    Moved(u64, u64),
+    Cancelled,
+}
+
+struct Receipt;
+
+#[listener(aggregate = Order, event = "Paid")]
+async fn on_paid(paid: Receipt) {}
+
+fn main() {}

@@ -1,0 +1,24 @@
+//@ error at: self
+
+use outbox::{AggregateType, EventType, listener};
+
+#[derive(AggregateType)]
+struct Order;
+
+#[derive(EventType)]
+#[outbox(aggregate = Order)]
+enum OrderEvent {
+    Placed { order_id: u64, total_cents: u64 },
+    Paid(String),
+    Moved(u64, u64),
+    Cancelled,
+}
+
+struct Handlers;
+
+impl Handlers {
+    #[listener(event = OrderEvent::Paid)]
+    async fn on_paid(&self, paid: String) {}
+}
+
+fn main() {}

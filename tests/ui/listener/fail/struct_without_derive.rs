@@ -1,0 +1,10 @@
+//@ error at: UserCreated
+
+use outbox::listener;
+
+struct UserCreated;
+
+#[listener(aggregate = "User", event = UserCreated)]
+async fn on_created(created: UserCreated) {}
+
+fn main() {}
