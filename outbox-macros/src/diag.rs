@@ -114,8 +114,7 @@ pub(crate) fn long_name(span: Span, what: &str, bytes: usize, limit: usize) -> E
     error(
         span,
         format!(
-            "{what} name has {bytes} bytes; at most {limit} can be stored, choose a shorter one with \
-             `name = \"..\"`"
+            "{what} name has {bytes} bytes; at most {limit} can be stored, choose a shorter one"
         ),
     )
 }
@@ -144,7 +143,7 @@ pub(crate) fn duplicate_name(span: Span, name: &str, other: &str) -> Error {
 pub(crate) fn colliding_alias(span: Span, name: &str, other: &str) -> Error {
     error(
         span,
-        format!("alias `{name}` is a name of `{other}`; an old name can lead to one event only"),
+        format!("alias `{name}` leads to `{other}` already; remove it from one of them"),
     )
 }
 

@@ -1,7 +1,7 @@
 //! Paths as users write them: a type, a type's variant, or a name in quotes.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote_spanned};
 use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::spanned::Spanned;
@@ -69,11 +69,15 @@ impl Named {
                 quote_spanned!(span=> <#path as __outbox::SingleAggregate>::AGGREGATE)
             }
             Self::Variant { of, variant } => {
-                let check = variant_check(of, variant);
+                let check = variant_check(span, &format_ident!("__Aggregate"), variant);
                 let name = variant.unraw().to_string();
                 quote_spanned!(span=> {
+                    type __Aggregate = #of;
                     #check
-                    __outbox::aggregate_of(<#of as __outbox::AggregateType>::AGGREGATES, #name)
+                    __outbox::aggregate_of(
+                        <__Aggregate as __outbox::AggregateType>::AGGREGATES,
+                        #name,
+                    )
                 })
             }
             Self::Name(name) => quote_spanned!(span=> __outbox::aggregate_named(#name)),
@@ -82,8 +86,8 @@ impl Named {
 }
 
 /// Lets rustc complain about a variant that does not exist: it knows the similar ones.
-pub(crate) fn variant_check(of: &Path, variant: &Ident) -> TokenStream {
-    quote! {
+pub(crate) fn variant_check(span: Span, of: &Ident, variant: &Ident) -> TokenStream {
+    quote_spanned! {span=>
         fn __variant_exists(value: &#of) {
             match value {
                 #of::#variant { .. } => {}
@@ -101,4 +105,13 @@ pub(crate) fn local(name: &str) -> Ident {
 /// A path as the text that `#[serde(crate = "..")]` wants.
 pub(crate) fn as_text(path: &Path) -> String {
     path.to_token_stream().to_string().replace(' ', "")
+}
+
+/// A path whose every token stands at `span`, so that errors in what it leads to are shown there.
+pub(crate) fn respanned(path: &Path, span: Span) -> TokenStream {
+    let respan = |mut token: proc_macro2::TokenTree| {
+        token.set_span(token.span().located_at(span));
+        token
+    };
+    path.to_token_stream().into_iter().map(respan).collect()
 }

@@ -19,8 +19,8 @@ pub use std::{assert, concat, file, line, matches, module_path};
 
 pub use crate::event::kind::{
     AggregateIdField, AggregateInfo, AggregateType, EventInfo, EventType, NoSuchVariant, PayloadOf,
-    SingleAggregate, SingleEvent, TiedToAggregate, VariantAt, WithoutPayload, aggregate_named,
-    aggregate_of, agree, event_index, event_named, event_of,
+    SingleAggregate, TiedToAggregate, VariantAt, WithoutPayload, aggregate_named,
+    aggregate_of, agree, event_index, event_named, event_of, is_struct,
 };
 pub use crate::listener::delivery::{Delivery, payload_of};
 pub use crate::listener::entry::{
@@ -41,7 +41,8 @@ pub fn decode_nothing(json: &str) -> serde_json::Result<()> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a payload",
     label = "needs both `Serialize` and `Deserialize`",
-    note = "add `#[derive(serde::Serialize, serde::Deserialize)]` to `{Self}`"
+    note = "every type in an event needs `serde::Serialize` and `serde::Deserialize`: derive both, or \
+            turn on the `serde` feature of the crate it comes from"
 )]
 pub trait Wire: Sized {
     /// Writes it as JSON text.

@@ -1,7 +1,9 @@
 //! What the compiler tells users, case by case.
 
+mod stderr;
+
 #[test]
-fn ui() {
+fn cases() {
     let cases = trybuild::TestCases::new();
     cases.compile_fail("ui/*/fail/*.rs");
     cases.pass("ui/*/pass/*.rs");

@@ -1,12 +1,13 @@
 use std::time::Duration;
 
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
+use syn::spanned::Spanned;
 
 use super::args::{Options, Timeout};
 use super::model::{Argument, Model, Source};
-use crate::path::{Named, local, variant_check};
+use crate::path::{Named, as_text, local, variant_check};
 
 /// Everything that stands beside the function.
 pub(super) fn entry(model: &Model<'_>) -> TokenStream {
@@ -44,7 +45,7 @@ pub(super) fn entry(model: &Model<'_>) -> TokenStream {
                         line: __outbox::line!(),
                     },
                     outboxes: &[#(#outboxes),*],
-                    aggregate: AGGREGATE,
+                    aggregate: __AGGREGATE,
                     event: #info,
                     options: #options,
                     needs: &[#(#needs),*],
@@ -55,53 +56,62 @@ pub(super) fn entry(model: &Model<'_>) -> TokenStream {
     }
 }
 
-/// `type __Event`: the marker of the event. An event known by its name alone has none.
+/// `type __Of`, the type that is named, and `type __Event`, the marker of the event. The user's path
+/// is mentioned once, so that a mistake in it is reported once. An event known by its name alone has
+/// neither.
 fn event(model: &Model<'_>) -> TokenStream {
     let named = &model.args.event.named;
     let span = named.span();
-    match named {
+    let (path, name, check) = match named {
         Named::Type(path) => {
-            quote_spanned!(span=> type __Event = <#path as __outbox::SingleEvent>::Event;)
+            let message = format!(
+                "`{0}` is an enum; name one of its variants: `event = {0}::..`",
+                as_text(path)
+            );
+            let check = quote_spanned! {span=>
+                const _: () = __outbox::assert!(
+                    __outbox::is_struct(<__Of as __outbox::EventType>::EVENTS),
+                    #message
+                );
+            };
+            (path, String::new(), Some(check))
         }
         Named::Variant { of, variant } => {
-            let name = variant.unraw().to_string();
             // A field pattern names the variant itself.
-            let check = (!binds_fields(model)).then(|| variant_check(of, variant));
-            quote_spanned! {span=>
-                type __Event = <#of as __outbox::VariantAt<{
-                    __outbox::event_index(<#of as __outbox::EventType>::EVENTS, #name)
-                }>>::Event;
-                #check
-            }
+            let check =
+                (!binds_fields(model)).then(|| variant_check(span, &format_ident!("__Of"), variant));
+            (of, variant.unraw().to_string(), check)
         }
-        Named::Name(_) => TokenStream::new(),
+        Named::Name(_) => return TokenStream::new(),
+    };
+    quote_spanned! {span=>
+        type __Of = #path;
+        type __Event = <__Of as __outbox::VariantAt<{
+            __outbox::event_index(<__Of as __outbox::EventType>::EVENTS, #name)
+        }>>::Event;
+        #check
     }
 }
 
 fn event_info(model: &Model<'_>) -> TokenStream {
     let named = &model.args.event.named;
-    let span = named.span();
-    match named {
-        Named::Type(path) => {
-            quote_spanned!(span=> <#path as __outbox::EventType>::EVENTS[0])
-        }
-        Named::Variant { of, variant } => {
-            let name = variant.unraw().to_string();
-            quote_spanned!(span=>
-                __outbox::event_of(<#of as __outbox::EventType>::EVENTS, #name)
-            )
-        }
-        Named::Name(name) => quote_spanned!(span=> __outbox::event_named(#name)),
-    }
+    let name = match named {
+        Named::Type(_) => String::new(),
+        Named::Variant { variant, .. } => variant.unraw().to_string(),
+        Named::Name(name) => return quote!(__outbox::event_named(#name)),
+    };
+    quote_spanned!(named.span()=>
+        __outbox::event_of(<__Of as __outbox::EventType>::EVENTS, #name)
+    )
 }
 
-/// `const AGGREGATE`: what the listener says, if the event does not disagree; else what the event
+/// `const __AGGREGATE`: what the listener says, if the event does not disagree; else what the event
 /// says.
 fn aggregate(model: &Model<'_>) -> TokenStream {
     let event_span = model.args.event.named.span();
     let Some(aggregate) = &model.args.aggregate else {
         return quote_spanned! {event_span=>
-            const AGGREGATE: __outbox::AggregateInfo =
+            const __AGGREGATE: __outbox::AggregateInfo =
                 <__Event as __outbox::TiedToAggregate>::TIED_TO;
         };
     };
@@ -110,17 +120,17 @@ fn aggregate(model: &Model<'_>) -> TokenStream {
         Named::Type(event) | Named::Variant { of: event, .. } => {
             let message = format!(
                 "`{}` names another aggregate; leave `aggregate` out, or let both name the same",
-                crate::path::as_text(event)
+                as_text(event)
             );
-            let own = quote_spanned!(event_span=> <#event as __outbox::EventType>::AGGREGATE);
+            let own = quote_spanned!(event_span=> <__Of as __outbox::EventType>::AGGREGATE);
             quote_spanned! {aggregate.span()=>
-                const _: () = __outbox::assert!(__outbox::agree(#own, AGGREGATE), #message);
+                const _: () = __outbox::assert!(__outbox::agree(#own, __AGGREGATE), #message);
             }
         }
         Named::Name(_) => TokenStream::new(),
     };
     quote! {
-        const AGGREGATE: __outbox::AggregateInfo = #info;
+        const __AGGREGATE: __outbox::AggregateInfo = #info;
         #agreement
     }
 }
@@ -135,15 +145,15 @@ fn call(model: &Model<'_>) -> TokenStream {
         .iter()
         .enumerate()
         .map(|(index, argument)| {
-            let value = value(model, argument, index);
+            let value = value(argument, index);
             let bound = bind(model, argument, &value, &delivery);
             let (span, reference) = (argument.span, argument.by_reference.then(|| quote!(&)));
             (bound, quote_spanned!(span=> #reference #value))
         })
         .unzip();
-    let answer = quote_spanned! {model.output_span()=>
-        __outbox::into_outcome(#name(#(#passed),*).await)
-    };
+    let output = model.output_span();
+    let called = located(name, output);
+    let answer = quote_spanned!(output=> __outbox::into_outcome(#called(#(#passed),*).await));
     let body = quote_spanned! {name.span()=>
         __outbox::Box::pin(async move {
             #taken
@@ -166,14 +176,14 @@ fn take_fields(model: &Model<'_>, delivery: &Ident) -> TokenStream {
     match (&model.args.event.fields, &model.args.event.named) {
         (Some(fields), Named::Type(path)) if binds_fields(model) => {
             let tokens = &fields.tokens;
-            quote! {
-                let #path #tokens = __outbox::payload_of::<__Event, #path>(#delivery)?;
-            }
+            let of = Ident::new("__Of", path.span());
+            quote!(let #of #tokens = __outbox::payload_of::<__Event, __Of>(#delivery)?;)
         }
         (Some(fields), Named::Variant { of, variant }) if binds_fields(model) => {
             let tokens = &fields.tokens;
+            let of = Ident::new("__Of", of.span());
             quote! {
-                let #of::#variant #tokens = __outbox::payload_of::<__Event, #of>(#delivery)? else {
+                let #of::#variant #tokens = __outbox::payload_of::<__Event, __Of>(#delivery)? else {
                     return __outbox::Result::Ok(__outbox::Outcome::Done);
                 };
             }
@@ -192,16 +202,18 @@ fn binds_fields(model: &Model<'_>) -> bool {
 }
 
 /// The variable that holds an argument's value.
-fn value(_: &Model<'_>, argument: &Argument, index: usize) -> Ident {
+fn value(argument: &Argument, index: usize) -> Ident {
     match &argument.source {
-        Source::Field(binding) => {
-            Ident::new(&binding.to_string(), binding.span().located_at(argument.span))
-        }
+        Source::Field(binding) => located(binding, argument.span),
         Source::Payload | Source::Extracted => {
-            let value = local(&format!("argument_{index}"));
-            format_ident!("{value}", span = value.span().located_at(argument.span))
+            located(&local(&format!("argument_{index}")), argument.span)
         }
     }
+}
+
+/// The same identifier, shown at another place.
+fn located(ident: &Ident, span: Span) -> Ident {
+    Ident::new(&ident.to_string(), ident.span().located_at(span))
 }
 
 fn bind(model: &Model<'_>, argument: &Argument, value: &Ident, delivery: &Ident) -> TokenStream {

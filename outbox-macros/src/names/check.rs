@@ -1,8 +1,6 @@
 use std::collections::HashMap;
 
 use proc_macro2::Span;
-use syn::Type;
-use syn::spanned::Spanned;
 
 use super::model::{Derive, Model, Variant};
 use crate::diag::{self, Errors};
@@ -78,11 +76,6 @@ fn uniqueness(variants: &[Variant<'_>], errors: &mut Errors) {
 }
 
 fn fields(variant: &Variant<'_>, errors: &mut Errors) {
-    for field in &variant.fields {
-        if matches!(field.ty, Type::Reference(_)) {
-            errors.push(diag::borrowing(field.ty.span()));
-        }
-    }
     for second in variant.fields.iter().filter_map(|field| field.aggregate_id).skip(1) {
         errors.push(diag::two_aggregate_ids(second));
     }

@@ -75,7 +75,7 @@ pub(super) fn stub(input: &DeriveInput) -> TokenStream {
 
 fn event_type(model: &Model<'_>, payloads: &[Payload]) -> TokenStream {
     let ident = model.ident;
-    let rows = model.variants.iter().map(row);
+    let rows = model.variants.iter().map(|variant| row(model, variant));
     let aggregate = match &model.aggregate {
         Some(aggregate) => {
             let info = aggregate.aggregate_info();
@@ -115,9 +115,10 @@ fn event_type(model: &Model<'_>, payloads: &[Payload]) -> TokenStream {
     }
 }
 
-fn row(variant: &Variant<'_>) -> TokenStream {
+fn row(model: &Model<'_>, variant: &Variant<'_>) -> TokenStream {
     let Variant { name, aliases, no_listener, .. } = variant;
-    let (rust_name, name) = (variant.rust_name(), &name.text);
+    let name = &name.text;
+    let rust_name = if model.is_enum { variant.rust_name() } else { String::new() };
     let line = u32::try_from(variant.ident.span().unwrap().line()).unwrap_or(0);
     quote! {
         __outbox::EventInfo {
@@ -175,15 +176,7 @@ fn decode(payload: &Payload, json: &Ident) -> TokenStream {
 
 fn marker_path(model: &Model<'_>, index: usize, variant: &Variant<'_>) -> TokenStream {
     let (ident, marker) = (model.ident, variant.ident);
-    if model.is_enum {
-        quote! {
-            impl __outbox::VariantAt<#index> for #ident { type Event = events::#marker; }
-        }
-    } else {
-        quote! {
-            impl __outbox::SingleEvent for #ident { type Event = events::#marker; }
-        }
-    }
+    quote!(impl __outbox::VariantAt<#index> for #ident { type Event = events::#marker; })
 }
 
 /// The forms in which a listener may take the payload.

@@ -142,6 +142,15 @@ impl<'a> Model<'a> {
                 model.variants.push(variant);
             }
         }
+        let borrowing = (derive == Derive::EventType)
+            .then(|| model.variants.iter().flat_map(|variant| &variant.fields))
+            .into_iter()
+            .flatten()
+            .find(|field| matches!(field.ty, Type::Reference(_)));
+        if let Some(field) = borrowing {
+            errors.push(diag::borrowing(field.ty.span()));
+            return None;
+        }
         Some(model)
     }
 

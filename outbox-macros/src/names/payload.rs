@@ -6,7 +6,7 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 
 use super::model::{Model, Variant};
-use crate::path::as_text;
+use crate::path::{as_text, respanned};
 
 /// serde implements its traits for tuples of up to this many values.
 const LONGEST_TUPLE: usize = 16;
@@ -81,7 +81,10 @@ impl Payload {
                 let (ty, binding) = (field.ty, &field.binding);
                 (quote!(#ty), quote!(#binding))
             }
-            _ => (quote!((#(#types),*)), quote!((#(#bindings),*))),
+            _ => {
+                let span = variant.ident.span();
+                (quote_spanned!(span=> (#(#types),*)), quote!((#(#bindings),*)))
+            }
         };
         let needs_struct = variant.fields.len() > LONGEST_TUPLE
             || variant.fields.iter().any(super::model::Field::has_serde);
@@ -111,8 +114,9 @@ fn declare(
     doc: &str,
     vis: &syn::Visibility,
 ) -> TokenStream {
-    let krate = &model.krate;
-    let serde_crate = format!("{}::__private::serde", as_text(krate));
+    let span = variant.ident.span();
+    let krate = respanned(&model.krate, span);
+    let serde_crate = format!("{}::__private::serde", as_text(&model.krate));
     let serde = &variant.serde;
     let fields = variant.fields.iter().map(|field| {
         let (attrs, ty) = (&field.attrs, field.ty);
@@ -125,7 +129,7 @@ fn declare(
         quote!((#(#fields),*);)
     };
     let default = variant.has_default().then(|| default(model, variant, ident));
-    quote_spanned! {variant.ident.span()=>
+    quote_spanned! {span=>
         #[doc = #doc]
         #[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs)]
         #[allow(dead_code, missing_debug_implementations, unreachable_pub)]

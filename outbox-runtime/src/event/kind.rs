@@ -68,7 +68,7 @@ impl SingleAggregate for Global {
 /// One row of the table that `#[derive(EventType)]` fills.
 #[derive(Debug, Clone, Copy)]
 pub struct EventInfo {
-    /// The variant as written in Rust.
+    /// The variant as written in Rust; empty for a struct.
     pub variant: &'static str,
     /// The name as stored.
     pub name: &'static str,
@@ -119,6 +119,11 @@ pub const fn event_named(name: &'static str) -> EventInfo {
     EventInfo { variant: "", name, aliases: &[], no_listener: false, line: 0 }
 }
 
+/// Whether a table is that of a struct.
+pub const fn is_struct(table: &'static [EventInfo]) -> bool {
+    event_index(table, "") < table.len()
+}
+
 /// The place of a variant in its table, or that of [`NoSuchVariant`].
 pub const fn event_index(table: &'static [EventInfo], variant: &str) -> usize {
     let mut index = 0;
@@ -161,25 +166,7 @@ const fn same_name(left: &str, right: &str) -> bool {
 }
 
 /// From a variant's index to its marker.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not an event enum",
-    label = "this is a struct or does not derive `EventType`",
-    note = "name a struct alone (`event = UserCreated`) and an enum with its variant (`event = \
-            OrderEvent::Paid`)"
-)]
 pub trait VariantAt<const INDEX: usize> {
-    /// The marker.
-    type Event;
-}
-
-/// The marker of an event struct.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not an event struct",
-    label = "this does not derive `EventType`, or is an enum",
-    note = "add `#[derive(outbox::EventType)]` to a struct, or name one variant of an enum: `event = \
-            OrderEvent::Paid`"
-)]
-pub trait SingleEvent {
     /// The marker.
     type Event;
 }
@@ -200,8 +187,8 @@ pub trait SingleAggregate {
 #[diagnostic::on_unimplemented(
     message = "the aggregate of `{Self}` is not known",
     label = "neither the listener nor the event names an aggregate",
-    note = "add `aggregate = ..` to the listener or `#[outbox(aggregate = ..)]` to `{Self}`; for \
-            events that belong to no aggregate: `aggregate = outbox::Global`"
+    note = "add `aggregate = ..` to the listener, or `#[outbox(aggregate = ..)]` to the type that \
+            declares the event; for events that belong to no aggregate: `aggregate = outbox::Global`"
 )]
 pub trait TiedToAggregate {
     /// Its aggregate.

@@ -76,14 +76,12 @@ pub enum RegistryFault {
 
     /// An event that nobody listens to.
     #[error(
-        "nobody listens to `{type_name}::{variant}` ({place}); add a listener, or \
-         `#[outbox(no_listener)]` to the variant if that is meant"
+        "nobody listens to `{event}` ({place}); add a listener, or `#[outbox(no_listener)]` to the \
+         event if that is meant"
     )]
     Unhandled {
-        /// The event type as written in Rust.
-        type_name: &'static str,
-        /// The variant as written in Rust.
-        variant: &'static str,
+        /// The event as written in Rust.
+        event: String,
         /// Where it is.
         place: Place,
     },

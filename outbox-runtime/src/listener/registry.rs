@@ -200,18 +200,14 @@ fn unhandled(listeners: &[Listener]) -> impl Iterator<Item = RegistryFault> {
         let aggregate = declared.aggregate.map(|aggregate| aggregate.name);
         for event in declared.events {
             if !event.no_listener && !hears(aggregate, event) {
-                faults.push((
-                    Place { file: declared.file, line: event.line },
-                    declared.type_name,
-                    event.variant,
-                ));
+                let place = Place { file: declared.file, line: event.line };
+                let separator = if event.variant.is_empty() { "" } else { "::" };
+                faults.push((place, [declared.type_name, separator, event.variant].concat()));
             }
         }
     }
     faults.sort_unstable();
-    faults
-        .into_iter()
-        .map(|(place, type_name, variant)| RegistryFault::Unhandled { type_name, variant, place })
+    faults.into_iter().map(|(place, event)| RegistryFault::Unhandled { event, place })
 }
 
 /// The listeners of one outbox, checked.

@@ -1,4 +1,5 @@
 //@ error at: Aggregates
+#![allow(unused)]
 
 use outbox::AggregateType;
 

@@ -1,4 +1,5 @@
 //@ error at: name = "b"
+#![allow(unused)]
 
 use outbox::AggregateType;
 

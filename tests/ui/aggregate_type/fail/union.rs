@@ -1,4 +1,5 @@
 //@ error at: union
+#![allow(unused)]
 
 use outbox::AggregateType;
 

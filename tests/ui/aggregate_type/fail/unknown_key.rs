@@ -1,4 +1,5 @@
 //@ error at: aggregate
+#![allow(unused)]
 
 use outbox::AggregateType;
 

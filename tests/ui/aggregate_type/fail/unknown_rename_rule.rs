@@ -1,4 +1,5 @@
 //@ error at: "snake"
+#![allow(unused)]
 
 use outbox::AggregateType;
 

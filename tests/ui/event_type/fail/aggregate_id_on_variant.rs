@@ -1,4 +1,5 @@
 //@ error at: aggregate_id
+#![allow(unused)]
 
 use outbox::EventType;
 

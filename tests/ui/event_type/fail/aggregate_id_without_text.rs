@@ -1,4 +1,5 @@
 //@ error at: OrderId
+#![allow(unused)]
 
 use outbox::EventType;
 

@@ -1,4 +1,5 @@
 //@ error at: Ordr
+#![allow(unused)]
 
 use outbox::EventType;
 

@@ -1,4 +1,5 @@
 //@ error at: Order
+#![allow(unused)]
 
 use outbox::EventType;
 

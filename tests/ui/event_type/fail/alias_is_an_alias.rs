@@ -1,12 +1,13 @@
 //@ error at: "Old"
+#![allow(unused)]
 
 use outbox::EventType;
 
 #[derive(EventType)]
 enum OrderEvent {
-    #[outbox(alias = "Old", alias = "Oldest")]
-    Placed,
     #[outbox(alias = "Old")]
+    Placed,
+    #[outbox(alias = "Older", alias = "Old")]
     Paid,
 }
 

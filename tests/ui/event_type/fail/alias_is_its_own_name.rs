@@ -1,4 +1,5 @@
 //@ error at: "Placed"
+#![allow(unused)]
 
 use outbox::EventType;
 

@@ -1,4 +1,5 @@
 //@ error at: outbox
+#![allow(unused)]
 
 use outbox::EventType;
 

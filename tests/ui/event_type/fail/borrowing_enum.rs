@@ -1,4 +1,5 @@
 //@ error at: 'a
+#![allow(unused)]
 
 use outbox::EventType;
 

@@ -1,4 +1,5 @@
 //@ error at: "Paid"
+#![allow(unused)]
 
 use outbox::EventType;
 

@@ -1,4 +1,5 @@
 //@ error at: PaID
+#![allow(unused)]
 
 use outbox::EventType;
 

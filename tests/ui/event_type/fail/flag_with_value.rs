@@ -1,4 +1,5 @@
 //@ error at: true
+#![allow(unused)]
 
 use outbox::EventType;
 

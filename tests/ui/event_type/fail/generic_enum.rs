@@ -1,4 +1,5 @@
 //@ error at: T
+#![allow(unused)]
 
 use outbox::EventType;
 

@@ -1,4 +1,5 @@
 //@ error at: Pllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllllll
+#![allow(unused)]
 
 use outbox::EventType;
 

@@ -1,4 +1,5 @@
 //@ error at: 5
+#![allow(unused)]
 
 use outbox::EventType;
 

@@ -1,4 +1,5 @@
 //@ error at: "pla\0ced"
+#![allow(unused)]
 
 use outbox::EventType;
 

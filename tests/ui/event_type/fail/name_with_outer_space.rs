@@ -1,4 +1,5 @@
 //@ error at: "placed "
+#![allow(unused)]
 
 use outbox::EventType;
 

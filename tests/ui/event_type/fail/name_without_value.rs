@@ -1,4 +1,5 @@
 //@ error at: name
+#![allow(unused)]
 
 use outbox::EventType;
 

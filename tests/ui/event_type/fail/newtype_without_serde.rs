@@ -1,4 +1,5 @@
 //@ error at: OrderPaid
+#![allow(unused)]
 
 use outbox::EventType;
 

@@ -1,4 +1,5 @@
 //@ error at: no_listener
+#![allow(unused)]
 
 use outbox::EventType;
 

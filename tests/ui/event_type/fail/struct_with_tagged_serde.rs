@@ -1,4 +1,5 @@
 //@ error at: tag
+#![allow(unused)]
 
 use outbox::EventType;
 

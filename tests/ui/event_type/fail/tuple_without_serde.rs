@@ -1,4 +1,5 @@
-//@ error at: Money
+//@ error at: Refunded
+#![allow(unused)]
 
 use outbox::EventType;
 

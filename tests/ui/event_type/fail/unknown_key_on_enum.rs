@@ -1,4 +1,5 @@
 //@ error at: renam_all
+#![allow(unused)]
 
 use outbox::EventType;
 

@@ -1,4 +1,5 @@
 //@ error at: rename_all
+#![allow(unused)]
 
 use outbox::EventType;
 

@@ -1,4 +1,5 @@
 //@ error at: nme
+#![allow(unused)]
 
 use outbox::EventType;
 

@@ -1,4 +1,5 @@
 //@ error at: "SnakeCase"
+#![allow(unused)]
 
 use outbox::EventType;
 

@@ -1,4 +1,5 @@
 //@ error at: OrderEvent::Placed
+#![allow(unused)]
 
 enum OrderEvent {
     Placed,

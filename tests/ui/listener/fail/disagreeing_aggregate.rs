@@ -1,4 +1,5 @@
 //@ error at: Customer
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: "order"
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: ""
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: OrderEvent
+#![allow(unused)]
 
 use outbox::listener;
 

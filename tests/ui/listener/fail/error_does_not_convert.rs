@@ -1,4 +1,5 @@
 //@ error at: Result<(), Refusal>
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

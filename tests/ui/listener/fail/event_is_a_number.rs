@@ -1,4 +1,5 @@
 //@ error at: 7
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: event
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

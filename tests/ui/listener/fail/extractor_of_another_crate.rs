@@ -1,4 +1,5 @@
 //@ error at: State<Mailer>
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

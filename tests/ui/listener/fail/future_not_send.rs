@@ -1,4 +1,5 @@
 //@ error at: on_paid
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

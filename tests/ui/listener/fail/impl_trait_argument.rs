@@ -1,4 +1,5 @@
 //@ error at: impl Into<String>
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: timeout
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

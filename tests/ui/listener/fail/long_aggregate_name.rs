@@ -1,4 +1,5 @@
 //@ error at: "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+#![allow(unused)]
 
 use outbox::listener;
 

@@ -1,4 +1,5 @@
 //@ error at: "5 minutes"
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: "two"
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: orders
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: OrderEvent::Paid
+#![allow(unused)]
 
 use outbox::{EventType, listener};
 

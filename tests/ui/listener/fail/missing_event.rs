@@ -1,4 +1,5 @@
 //@ error at: #[listener(aggregate = Order)]
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

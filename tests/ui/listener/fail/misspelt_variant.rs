@@ -1,4 +1,5 @@
 //@ error at: Payd
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

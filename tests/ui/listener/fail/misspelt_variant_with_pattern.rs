@@ -1,4 +1,5 @@
 //@ error at: Plced
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: Canceled
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: mut
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: struct
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: fn
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

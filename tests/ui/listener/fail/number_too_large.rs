@@ -1,4 +1,5 @@
 //@ error at: 99999999999
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

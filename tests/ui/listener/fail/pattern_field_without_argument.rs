@@ -1,4 +1,5 @@
 //@ error at: total_cents
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: (from, to)
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: oder_id
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

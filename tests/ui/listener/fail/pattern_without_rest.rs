@@ -1,4 +1,5 @@
-//@ error at: Placed
+//@ error at: OrderEvent::Placed
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: Receipt
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

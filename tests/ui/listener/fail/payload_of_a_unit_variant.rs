@@ -1,4 +1,5 @@
 //@ error at: String
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

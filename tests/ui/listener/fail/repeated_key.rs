@@ -1,4 +1,5 @@
 //@ error at: event = OrderEvent::Cancelled
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

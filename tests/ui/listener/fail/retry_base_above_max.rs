@@ -1,4 +1,5 @@
 //@ error at: retry
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

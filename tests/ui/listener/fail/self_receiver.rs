@@ -1,4 +1,5 @@
 //@ error at: self
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: UserCreated
+#![allow(unused)]
 
 use outbox::listener;
 

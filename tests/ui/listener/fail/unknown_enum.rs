@@ -1,4 +1,5 @@
 //@ error at: OrderEvnt
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

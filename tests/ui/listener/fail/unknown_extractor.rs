@@ -1,4 +1,5 @@
 //@ error at: Mailer
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: evnt
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: attempts
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: unsafe
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

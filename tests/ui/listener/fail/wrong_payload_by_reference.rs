@@ -1,4 +1,5 @@
 //@ error at: u64
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,4 +1,5 @@
 //@ error at: bool
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

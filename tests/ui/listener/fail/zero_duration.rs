@@ -1,4 +1,5 @@
 //@ error at: "0s"
+#![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
 

@@ -1,0 +1,35 @@
+//! Neither variants nor types of the user's may be mistaken for those of the standard library.
+
+#![allow(dead_code)]
+
+use outbox::EventType;
+
+struct Result;
+struct Option;
+struct String;
+struct Box;
+struct Vec;
+struct Send;
+struct Sized;
+struct Default;
+struct From;
+
+#[derive(EventType)]
+enum Answer {
+    Ok(u64),
+    Err,
+    Some { value: bool },
+    None,
+    Result,
+    Self_,
+}
+
+mod std {}
+mod core {}
+mod serde {}
+mod serde_json {}
+mod inventory {}
+
+fn main() {
+    assert_eq!(Answer::None.event_name(), "None");
+}
