@@ -1,6 +1,6 @@
 //! From an envelope to the listener's typed argument, and what happens when it does not fit.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use outbox::{
     AggregateType, EventEnvelope, EventType, IntoEnvelope, ListenerErrorKind, ListenerRegistry,
@@ -46,8 +46,8 @@ struct Alone {
 }
 
 /// What the listeners have heard.
-#[derive(Default)]
-struct Heard(Mutex<Vec<String>>);
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<String>>>);
 
 impl Heard {
     fn note(&self, text: impl Into<String>) {
@@ -99,16 +99,75 @@ async fn dynamic(value: serde_json::Value, heard: State<Heard>) {
 }
 
 /// Delivers one event to its linked listener; gives what it heard, or its error.
-async fn deliver(envelope: EventEnvelope) -> Result<String, outbox::ListenerError> {
-    let listeners =
-        ListenerRegistry::linked_for("decode").state(Heard::default()).build().unwrap();
-    let listener = listeners.find(envelope.aggregate_type(), envelope.event_type()).unwrap();
+async fn deliver(event: impl IntoEnvelope) -> outbox::Result<String> {
     let heard = Heard::default();
-    let listeners = {
-        drop(listeners);
-        ListenerRegistry::linked_for("decode").state(std::sync::Arc::new(heard))
-    };
-    drop(listeners);
-    let _ = listener;
-    unimplemented!()
+    let registry = ListenerRegistry::linked_for("decode").state(heard.clone());
+    let listeners = registry.build().unwrap();
+    let envelope = event.into_envelope().unwrap();
+    let listener = listeners.find(envelope.aggregate_type(), envelope.event_type()).unwrap();
+    assert_eq!(listener.call(envelope, 0).await?, Outcome::Done);
+    Ok(heard.0.lock().unwrap().join(", "))
+}
+
+fn stored(event_type: &str, json: &str) -> EventEnvelope {
+    EventEnvelope::builder(event_type)
+        .aggregate_type(Subject)
+        .event_id("e-1")
+        .payload_json(json)
+        .build()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn every_form_of_payload_arrives() {
+    let receipt = |number| Receipt { number, lines: vec![] };
+    let named = Happening::Named { id: 7, note: Some("x".to_owned()) };
+    assert_eq!(deliver(named).await.unwrap(), r#"7 Some("x")"#);
+    let by_field = Happening::ByField { id: 7, note: "x".to_owned() };
+    assert_eq!(deliver(by_field).await.unwrap(), "7 x");
+    let newtype = Happening::Newtype(receipt(1));
+    assert_eq!(deliver(newtype).await.unwrap(), "Receipt { number: 1, lines: [] }");
+    assert_eq!(deliver(Happening::Whole(receipt(2))).await.unwrap(), "whole 2");
+    assert_eq!(deliver(Happening::Pair(3, "y".to_owned())).await.unwrap(), "3 y");
+    assert_eq!(deliver(Happening::Unit).await.unwrap(), "unit");
+    assert_eq!(deliver(Alone { name: "Ada".to_owned(), age: 36 }).await.unwrap(), "Ada 36");
+    assert_eq!(deliver(stored("Dynamic", "[1, 2]")).await.unwrap(), "[1,2]");
+}
+
+#[tokio::test]
+async fn serde_attributes_hold_for_reading_too() {
+    assert_eq!(deliver(stored("Named", r#"{"id":7}"#)).await.unwrap(), "7 None");
+    assert_eq!(deliver(stored("Named", r#"{"id":7,"n":"x"}"#)).await.unwrap(), r#"7 Some("x")"#);
+    assert_eq!(deliver(stored("Alone", r#"{"age":3}"#)).await.unwrap(), " 3");
+}
+
+#[tokio::test]
+async fn a_unit_reads_an_object_and_null() {
+    for json in ["{}", "null", r#"{"added":"later"}"#] {
+        assert_eq!(deliver(stored("Unit", json)).await.unwrap(), "unit");
+    }
+    let error = deliver(stored("Unit", "7")).await;
+    // The listener takes no payload, so nothing is read that could fail.
+    assert_eq!(error.unwrap(), "unit");
+}
+
+#[tokio::test]
+async fn a_payload_that_does_not_fit_names_type_and_id_but_not_the_content() {
+    let cases = [
+        ("Named", r#"{"id":"4111-1111"}"#, "it::decode::HappeningNamed"),
+        ("ByField", r#"{"id":7,"note":{"card":"4111-1111"}}"#, "it::decode::Happening"),
+        ("Newtype", r#"["4111-1111"]"#, "it::decode::Receipt"),
+        ("Whole", r#"{"number":"4111-1111"}"#, "it::decode::Happening"),
+        ("Pair", r#"[1,"4111-1111",3]"#, "(u8, alloc::string::String)"),
+        ("Alone", r#"{"age":"4111-1111"}"#, "it::decode::Alone"),
+    ];
+    for (event, json, type_name) in cases {
+        let error = deliver(stored(event, json)).await.unwrap_err();
+        assert_eq!(error.kind(), ListenerErrorKind::Decode, "{event}");
+        let text = format!("{error} {error:?}");
+        assert!(!text.contains("4111"), "{text}");
+        let expected = format!("payload of `{event}` event e-1 does not fit `{type_name}`");
+        assert!(text.contains(&expected), "{text}");
+        assert!(text.contains("at line 1 column"), "{text}");
+    }
 }

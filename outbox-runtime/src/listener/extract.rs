@@ -21,32 +21,39 @@ use crate::event::{EventEnvelope, EventId, Headers};
 /// // In a test of your own:
 /// let call = send_receipt(State::new(Mailer));
 /// ```
-pub struct State<T: ?Sized>(pub Arc<T>);
+pub struct State<T> {
+    shared: Arc<T>,
+}
 
 impl<T> State<T> {
     /// Wraps a value, for calling a listener as an ordinary function.
     pub fn new(value: T) -> Self {
-        Self(Arc::new(value))
+        Self { shared: Arc::new(value) }
+    }
+
+    /// The shared value itself.
+    pub fn into_inner(self) -> Arc<T> {
+        self.shared
     }
 }
 
-impl<T: ?Sized> Clone for State<T> {
+impl<T> Clone for State<T> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        Self { shared: Arc::clone(&self.shared) }
     }
 }
 
-impl<T: ?Sized> Deref for State<T> {
+impl<T> Deref for State<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.0
+        &self.shared
     }
 }
 
-impl<T: ?Sized + fmt::Debug> fmt::Debug for State<T> {
+impl<T: fmt::Debug> fmt::Debug for State<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("State").field(&&*self.0).finish()
+        f.debug_tuple("State").field(&self.shared).finish()
     }
 }
 
@@ -164,7 +171,7 @@ impl States {
 
     pub(super) fn get<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
         let state = self.0.get(&TypeId::of::<T>())?;
-        Arc::clone(state).downcast().ok().map(State)
+        Arc::clone(state).downcast().ok().map(|shared| State { shared })
     }
 }
 

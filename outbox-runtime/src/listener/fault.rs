@@ -20,6 +20,11 @@ impl RegistryError {
     pub fn faults(&self) -> &[RegistryFault] {
         &self.faults
     }
+
+    /// The faults, to keep.
+    pub fn into_faults(self) -> Vec<RegistryFault> {
+        self.faults
+    }
 }
 
 impl fmt::Display for RegistryError {

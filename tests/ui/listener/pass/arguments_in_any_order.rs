@@ -31,8 +31,8 @@ async fn all(
 }
 
 #[listener(event = OrderEvent::Cancelled)]
-async fn by_pattern(outbox::State(mailer): outbox::State<Mailer>, envelope: EventEnvelope) {
-    let _: std::sync::Arc<Mailer> = mailer;
+async fn by_path(mailer: outbox::State<Mailer>, envelope: EventEnvelope) {
+    let _: std::sync::Arc<Mailer> = mailer.into_inner();
 }
 
 fn main() {}

@@ -1,0 +1,28 @@
+//! The listeners' crate is named once, and every listener in it is found.
+
+use linked_events::OrderEvent;
+use linked_listeners as _;
+use outbox::{IntoEnvelope, ListenerRegistry, Outcome, Unhandled};
+
+#[tokio::test]
+async fn every_listener_is_linked() {
+    let registry = ListenerRegistry::linked().unhandled(Unhandled::Deny);
+    let listeners = registry.build().unwrap_or_else(|error| panic!("{error}"));
+    let mut names: Vec<&str> = listeners.iter().map(outbox::Listener::name).collect();
+    names.sort_unstable();
+    assert_eq!(
+        names,
+        [
+            "`linked_listeners::archive`",
+            "`linked_listeners::deeply::nested::send_receipt`",
+            "`linked_listeners::reserve_stock`",
+        ]
+    );
+    for event in
+        [OrderEvent::Placed { order_id: 7 }, OrderEvent::Paid("r-7".to_owned()), OrderEvent::Closed]
+    {
+        let envelope = event.into_envelope().unwrap();
+        let listener = listeners.find(envelope.aggregate_type(), envelope.event_type()).unwrap();
+        assert_eq!(listener.call(envelope, 0).await.unwrap(), Outcome::Done);
+    }
+}

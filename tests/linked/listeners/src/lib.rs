@@ -1,0 +1,25 @@
+//! What the application does about it. Nothing here is public, and nothing calls it.
+
+#![forbid(unsafe_code)]
+
+use linked_events::{OrderEvent, OrderEventPlaced};
+use outbox::listener;
+
+#[listener(event = OrderEvent::Placed)]
+async fn reserve_stock(placed: OrderEventPlaced) -> outbox::Result {
+    if placed.order_id == 0 { Err("no such order".into()) } else { Ok(()) }
+}
+
+mod deeply {
+    mod nested {
+        use linked_events::OrderEvent;
+
+        #[outbox::listener(event = OrderEvent::Paid)]
+        async fn send_receipt(receipt: String) -> outbox::Result {
+            if receipt.is_empty() { Err("no receipt".into()) } else { Ok(()) }
+        }
+    }
+}
+
+#[listener(event = OrderEvent::Closed)]
+async fn archive() {}

@@ -1,0 +1,226 @@
+//! What a registry reports when it is built.
+//!
+//! A binary of its own: the list of events that nobody listens to speaks of the whole program, so
+//! this program must hold nothing but what is declared here.
+
+#![allow(missing_docs, reason = "these types are read here and nowhere else")]
+
+use outbox::{
+    AggregateType, Delivery, EventType, ListenerRegistry, Place, RegistryError, RegistryFault,
+    State, Unhandled, listener,
+};
+
+#[derive(AggregateType)]
+#[outbox(alias = "Basket")]
+struct Order;
+
+#[derive(EventType)]
+#[outbox(aggregate = Order)]
+enum OrderEvent {
+    #[outbox(alias = "Ordered")]
+    Placed {
+        order_id: u64,
+    },
+    Paid(String),
+    Lost,
+    #[outbox(no_listener)]
+    Cancelled,
+}
+
+/// Not tied to an aggregate: a listener of any aggregate will do.
+#[derive(EventType)]
+enum Loose {
+    Heard,
+    Unheard,
+}
+
+#[derive(EventType)]
+struct Alone;
+
+struct Mailer;
+struct Printer;
+
+#[listener(event = OrderEvent::Placed { order_id })]
+async fn on_placed(order_id: u64) {
+    let _ = order_id;
+}
+
+#[listener(event = OrderEvent::Paid)]
+async fn on_paid(_paid: String, _mailer: State<Mailer>, _printer: State<Printer>) {}
+
+#[listener(aggregate = "Anything", event = Loose::Heard, outbox = "elsewhere")]
+async fn on_heard() {}
+
+mod twice {
+    use super::*;
+
+    #[listener(event = OrderEvent::Placed { .. }, outbox = "twice")]
+    async fn first() {}
+
+    #[listener(aggregate = Order, event = "Ordered", outbox = ["twice", "once"])]
+    async fn second() {}
+}
+
+fn faults(registry: ListenerRegistry) -> Vec<RegistryFault> {
+    let error: RegistryError = registry.build().expect_err("it has faults");
+    let shown = error.to_string();
+    for fault in error.faults() {
+        assert!(shown.contains(&fault.to_string()), "{fault} in {shown}");
+    }
+    error.into_faults()
+}
+
+fn complete() -> ListenerRegistry {
+    ListenerRegistry::linked().state(Mailer).state(Printer)
+}
+
+/// The line of the only place in this file that holds a text.
+fn line_of(text: &str) -> u32 {
+    let mut lines = include_str!("main.rs").lines().zip(1..).filter(|(line, _)| line.contains(text));
+    let (_, line) = lines.next().expect("the text is here");
+    line
+}
+
+fn is_here(place: Place, line: u32) {
+    assert!(place.file.ends_with("registry/main.rs"), "{place}");
+    assert_eq!(place.line, line, "{place}");
+}
+
+#[test]
+fn a_complete_registry_finds_every_listener() {
+    let listeners = complete().build().unwrap();
+    let name = |aggregate, event| listeners.find(aggregate, event).map(outbox::Listener::name);
+    assert_eq!(name("Order", "Placed"), Some("`registry::on_placed`"));
+    assert_eq!(name("Basket", "Ordered"), Some("`registry::on_placed`"));
+    assert_eq!(name("Order", "Paid"), Some("`registry::on_paid`"));
+    assert_eq!(name("Order", "Cancelled"), None);
+    assert_eq!(name("order", "Paid"), None);
+    assert_eq!(name("Order", ""), None);
+    let names: Vec<&str> = listeners.iter().map(outbox::Listener::name).collect();
+    assert_eq!(names, ["`registry::on_placed`", "`registry::on_paid`"]);
+    is_here(listeners.find("Order", "Paid").unwrap().place(), line_of("(event = OrderEvent::Paid)"));
+}
+
+#[test]
+fn missing_states_are_all_named_with_their_listener() {
+    let faults = faults(ListenerRegistry::linked());
+    let states: Vec<&str> = faults
+        .iter()
+        .map(|fault| match fault {
+            RegistryFault::MissingState { listener, place, state } => {
+                assert_eq!(listener, "`registry::on_paid`");
+                is_here(*place, line_of("(event = OrderEvent::Paid)"));
+                *state
+            }
+            other => panic!("{other}"),
+        })
+        .collect();
+    assert_eq!(states, ["registry::Mailer", "registry::Printer"]);
+}
+
+#[test]
+fn duplicates_name_both_places_even_through_an_alias() {
+    let faults = faults(ListenerRegistry::linked_for("twice"));
+    let [RegistryFault::Duplicate { aggregate, event, first, first_place, second, second_place }] =
+        faults.as_slice()
+    else {
+        panic!("{faults:?}")
+    };
+    assert_eq!((aggregate.as_str(), event.as_str()), ("Order", "Ordered"));
+    assert_eq!((first.as_str(), second.as_str()), ("`registry::twice::first`", "`registry::twice::second`"));
+    is_here(*first_place, line_of("Placed { .. }, outbox"));
+    is_here(*second_place, line_of("event = \"Ordered\""));
+}
+
+#[test]
+fn a_listener_serves_every_outbox_it_names() {
+    let listeners = ListenerRegistry::linked_for("once").build().unwrap();
+    assert!(listeners.find("Order", "Ordered").is_some());
+    assert!(listeners.find("Order", "Placed").is_none());
+}
+
+#[test]
+fn a_hand_registered_listener_can_be_a_duplicate() {
+    let line = line!() + 1;
+    let registry = complete().register_for(Order, "Placed", |_: Delivery| async {});
+    let faults = faults(registry);
+    let [RegistryFault::Duplicate { first_place, second, second_place, .. }] = faults.as_slice()
+    else {
+        panic!("{faults:?}")
+    };
+    is_here(*first_place, line_of("(event = OrderEvent::Placed { order_id })"));
+    assert_eq!(second, "a hand-registered listener");
+    is_here(*second_place, line);
+}
+
+#[test]
+fn events_that_nobody_hears_are_named() {
+    let found = faults(complete().unhandled(Unhandled::Deny));
+    let unheard: Vec<String> = found
+        .iter()
+        .map(|fault| match fault {
+            RegistryFault::Unhandled { event, place } => {
+                let variant = event.rsplit("::").next().unwrap();
+                is_here(*place, line_of(&format!("{variant}{}", if variant == "Alone" { ";" } else { "," })));
+                event.clone()
+            }
+            other => panic!("{other}"),
+        })
+        .collect();
+    assert_eq!(unheard, ["OrderEvent::Lost", "Loose::Unheard", "Alone"]);
+    assert!(complete().unhandled(Unhandled::Allow).build().is_ok());
+    assert!(complete().unhandled(Unhandled::Warn).build().is_ok());
+}
+
+#[test]
+fn hand_registered_listeners_count_as_hearing() {
+    let registry = complete()
+        .unhandled(Unhandled::Deny)
+        .register_for("Order", "Lost", |_: Delivery| async {})
+        .register("Unheard", |_: Delivery| async {})
+        .register("Alone", |_: Delivery| async {});
+    assert!(registry.build().is_ok());
+}
+
+#[test]
+fn every_fault_is_reported_at_once() {
+    let line = line!() + 3;
+    let registry = ListenerRegistry::linked()
+        .unhandled(Unhandled::Deny)
+        .register("", |_: Delivery| async {})
+        .register_for(" x", "A\0", |_: Delivery| async {})
+        .register("B", |_: Delivery| async {})
+        .register("B", |_: Delivery| async {});
+    let error = registry.build().unwrap_err();
+    let kinds: Vec<&str> = error
+        .faults()
+        .iter()
+        .map(|fault| match fault {
+            RegistryFault::BadName { .. } => "name",
+            RegistryFault::Duplicate { .. } => "duplicate",
+            RegistryFault::MissingState { .. } => "state",
+            RegistryFault::Unhandled { .. } => "unhandled",
+            other => panic!("{other}"),
+        })
+        .collect();
+    let expected = [
+        "name", "name", "name", "duplicate", "state", "state", "unhandled", "unhandled", "unhandled",
+    ];
+    assert_eq!(kinds, expected);
+    let shown = error.to_string();
+    assert!(shown.starts_with("the listener registry has 9 faults:\n  - "), "{shown}");
+    assert!(shown.contains(&format!("registry/main.rs:{line} has a name")), "{shown}");
+}
+
+#[test]
+fn an_empty_registry_says_what_to_do() {
+    let empty = |registry| faults(registry).remove(0).to_string();
+    let shown = empty(ListenerRegistry::linked_for("nobody"));
+    assert_eq!(
+        shown,
+        "no listener serves the outbox `nobody`, though 5 serve others; add `outbox = \"nobody\"` to \
+         its listeners, or allow an empty registry"
+    );
+    assert!(ListenerRegistry::linked_for("nobody").allow_empty().build().is_ok());
+    assert!(ListenerRegistry::new().allow_empty().build().is_ok());
+}
