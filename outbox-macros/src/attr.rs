@@ -47,7 +47,11 @@ impl Entry {
     }
 
     /// Reads an assigned value; `expected` shows how it should look.
-    pub(crate) fn assigned<T>(&self, expected: &str, parser: impl Parser<Output = T>) -> syn::Result<T> {
+    pub(crate) fn assigned<T>(
+        &self,
+        expected: &str,
+        parser: impl Parser<Output = T>,
+    ) -> syn::Result<T> {
         match &self.value {
             Value::Assigned(tokens) => {
                 parser.parse2(tokens.clone()).map_err(|_| self.malformed(expected))
@@ -115,9 +119,7 @@ pub(crate) fn parse_entries(input: ParseStream<'_>) -> syn::Result<Vec<Entry>> {
     while !input.is_empty() {
         entries.push(input.parse()?);
         if !input.is_empty() {
-            input
-                .parse::<Token![,]>()
-                .map_err(|error| diag::malformed_list(error.span()))?;
+            input.parse::<Token![,]>().map_err(|error| diag::malformed_list(error.span()))?;
         }
     }
     Ok(entries)

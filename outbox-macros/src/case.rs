@@ -43,9 +43,9 @@ impl Case {
             Self::Pascal => variant.to_owned(),
             Self::Camel => {
                 let mut letters = variant.chars();
-                letters.next().map_or_else(String::new, |first| {
-                    first.to_lowercase().chain(letters).collect()
-                })
+                letters
+                    .next()
+                    .map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
             }
             Self::Snake => words(variant, '_'),
             Self::ScreamingSnake => words(variant, '_').to_uppercase(),

@@ -141,10 +141,7 @@ pub(crate) fn duplicate_name(span: Span, name: &str, other: &str) -> Error {
 }
 
 pub(crate) fn colliding_alias(span: Span, name: &str, other: &str) -> Error {
-    error(
-        span,
-        format!("alias `{name}` leads to `{other}` already; remove it from one of them"),
-    )
+    error(span, format!("alias `{name}` leads to `{other}` already; remove it from one of them"))
 }
 
 // Items.
@@ -246,7 +243,9 @@ pub(crate) fn second_payload(span: Span) -> Error {
 pub(crate) fn mutable_argument(span: Span) -> Error {
     error(
         span,
-        format!("a listener cannot ask for a `&mut` reference; beside the payload it may ask for {ASKABLE}"),
+        format!(
+            "a listener cannot ask for a `&mut` reference; beside the payload it may ask for {ASKABLE}"
+        ),
     )
 }
 
@@ -261,10 +260,7 @@ pub(crate) fn unbound_argument(span: Span, name: &str) -> Error {
 }
 
 pub(crate) fn unused_field(span: Span, name: &str) -> Error {
-    error(
-        span,
-        format!("no argument is called `{name}`; add one, or leave the field to `..`"),
-    )
+    error(span, format!("no argument is called `{name}`; add one, or leave the field to `..`"))
 }
 
 pub(crate) fn field_pattern(span: Span) -> Error {

@@ -19,13 +19,11 @@ pub use std::{assert, concat, file, line, matches, module_path};
 
 pub use crate::event::kind::{
     AggregateIdField, AggregateInfo, AggregateType, EventInfo, EventType, NoSuchVariant, PayloadOf,
-    SingleAggregate, TiedToAggregate, VariantAt, WithoutPayload, aggregate_named,
-    aggregate_of, agree, event_index, event_named, event_of, is_struct,
+    SingleAggregate, TiedToAggregate, VariantAt, WithoutPayload, aggregate_named, aggregate_of,
+    agree, event_index, event_named, event_of, is_struct,
 };
 pub use crate::listener::delivery::{Delivery, payload_of};
-pub use crate::listener::entry::{
-    EventTypeEntry, ListenerEntry, ListenerOptions, Place, Timeout,
-};
+pub use crate::listener::entry::{EventTypeEntry, ListenerEntry, ListenerOptions, Place, Timeout};
 pub use crate::listener::extract::{FromDelivery, Need};
 pub use crate::listener::outcome::{BoxFuture, Outcome, Result as Answer, into_outcome};
 

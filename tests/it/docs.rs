@@ -1,1 +1,108 @@
-//! later
+//! Tables in the docs say what the code does.
+
+use std::fs;
+use std::path::Path;
+
+use outbox::{
+    MAX_AGGREGATE_ID_BYTES, MAX_AGGREGATE_NAME_BYTES, MAX_EVENT_ID_BYTES, MAX_EVENT_NAME_BYTES,
+    MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES, MAX_TENANT_ID_BYTES, Status,
+};
+
+fn read(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above");
+    fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The rows of the README's table with this header, cell by cell.
+fn table(header: &str) -> Vec<Vec<String>> {
+    let readme = read("README.md");
+    let mut lines = readme.lines().skip_while(|line| *line != header).peekable();
+    assert!(lines.peek().is_some(), "no table `{header}`");
+    lines
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|row| row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
+        .collect()
+}
+
+/// The words of a list of constants in the macro crate, such as `LISTENER_KEYS`.
+fn keys(list: &str) -> Vec<String> {
+    let source = read("outbox-macros/src/symbol.rs");
+    let value = |name: &str| -> String {
+        let after = source.split(&format!("const {name}: &str = \"")).nth(1);
+        let after = after.unwrap_or_else(|| panic!("no constant {name}"));
+        after.split('"').next().expect("a closing quote").to_owned()
+    };
+    let after = source.split(&format!("const {list}: &[&str] =")).nth(1);
+    let after = after.unwrap_or_else(|| panic!("no list {list}"));
+    let body = after.split(['[', ']']).nth(1).expect("a list");
+    body.split(',').map(str::trim).filter(|name| !name.is_empty()).map(value).collect()
+}
+
+#[test]
+fn limits() {
+    let rows = table("| what | at most |");
+    let expected = [
+        ("event name", MAX_EVENT_NAME_BYTES),
+        ("aggregate name", MAX_AGGREGATE_NAME_BYTES),
+        ("event id", MAX_EVENT_ID_BYTES),
+        ("aggregate id", MAX_AGGREGATE_ID_BYTES),
+        ("tenant id", MAX_TENANT_ID_BYTES),
+        ("headers, as JSON", MAX_HEADERS_BYTES),
+        ("payload", MAX_PAYLOAD_BYTES),
+    ];
+    let expected: Vec<Vec<String>> = expected
+        .iter()
+        .map(|(what, limit)| vec![(*what).into(), format!("{limit} bytes")])
+        .collect();
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn limits_of_the_macros_are_those_of_the_runtime() {
+    let source = read("outbox-macros/src/names/check.rs");
+    for (name, limit) in [
+        ("MAX_EVENT_NAME_BYTES", MAX_EVENT_NAME_BYTES),
+        ("MAX_AGGREGATE_NAME_BYTES", MAX_AGGREGATE_NAME_BYTES),
+    ] {
+        let expected = format!("const {name}: usize = {limit};");
+        assert!(source.contains(&expected), "no `{expected}`");
+    }
+}
+
+#[test]
+fn attributes() {
+    let rows = table("| on | keys |");
+    let lists = [
+        "EVENT_ENUM_KEYS",
+        "EVENT_VARIANT_KEYS",
+        "EVENT_STRUCT_KEYS",
+        "EVENT_FIELD_KEYS",
+        "AGGREGATE_ENUM_KEYS",
+        "AGGREGATE_VARIANT_KEYS",
+        "AGGREGATE_STRUCT_KEYS",
+    ];
+    assert_eq!(rows.len(), lists.len());
+    for (row, list) in rows.iter().zip(lists) {
+        let expected: Vec<String> = keys(list).iter().map(|key| format!("`{key}`")).collect();
+        assert_eq!(row[1], expected.join(", "), "{list}");
+    }
+}
+
+#[test]
+fn listener_keys() {
+    let mut documented: Vec<String> =
+        table("| key | meaning |").iter().map(|row| row[0].trim_matches('`').to_owned()).collect();
+    documented.sort();
+    assert_eq!(documented, keys("LISTENER_KEYS"));
+}
+
+#[test]
+fn statuses() {
+    let rows = table("| code | name | meaning |");
+    let expected: Vec<[String; 2]> =
+        Status::ALL.iter().map(|status| [status.code().to_string(), status.to_string()]).collect();
+    let documented: Vec<[String; 2]> =
+        rows.iter().map(|row| [row[0].clone(), row[1].clone()]).collect();
+    assert_eq!(documented, expected);
+}

@@ -75,7 +75,8 @@ async fn every_answer_has_its_meaning() {
     let failed = answer(|_| async { Err::<(), _>(std::io::Error::other("x")) }).await;
     assert_eq!(kind_of(failed), ListenerErrorKind::Failed);
     let second = Duration::from_secs(1);
-    let retry = answer(move |_| async move { Err::<(), _>(ListenerError::retry_after(second, "x")) });
+    let retry =
+        answer(move |_| async move { Err::<(), _>(ListenerError::retry_after(second, "x")) });
     assert_eq!(kind_of(retry.await), ListenerErrorKind::RetryAfter(second));
     let down = answer(|_| async { Err::<(), _>(ListenerError::unreachable("x")) }).await;
     assert_eq!(kind_of(down), ListenerErrorKind::Unreachable);
@@ -89,7 +90,10 @@ async fn a_closure_reads_payload_attempts_and_state() {
             let cents: u32 = delivery.payload()?;
             let limit = delivery.state::<Limit>()?.0;
             assert_eq!((cents, limit, delivery.attempts()), (4, 5, 1));
-            assert_eq!(delivery.state::<String>().unwrap_err().kind(), ListenerErrorKind::MissingState);
+            assert_eq!(
+                delivery.state::<String>().unwrap_err().kind(),
+                ListenerErrorKind::MissingState
+            );
             Ok::<_, ListenerError>(())
         })
         .build()

@@ -1,5 +1,12 @@
 //! The event model, the derives and the listeners, as a user's crate sees them.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
 #![allow(missing_docs, reason = "these types are read here and nowhere else")]
 
 mod decode;

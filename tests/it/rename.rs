@@ -31,8 +31,12 @@ struct Order;
 #[outbox(aggregate = Order, rename_all = "snake_case")]
 enum OrderEvent {
     #[outbox(alias = "checked_out", alias = "ordered")]
-    Placed { order_id: u64 },
-    Shipped { order_id: u64 },
+    Placed {
+        order_id: u64,
+    },
+    Shipped {
+        order_id: u64,
+    },
 }
 
 #[listener(outbox = "rename", event = OrderEvent::Placed { order_id })]

@@ -3,6 +3,13 @@
 //! A binary of its own: the list of events that nobody listens to speaks of the whole program, so
 //! this program must hold nothing but what is declared here.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
 #![allow(missing_docs, reason = "these types are read here and nowhere else")]
 
 use outbox::{
@@ -76,7 +83,8 @@ fn complete() -> ListenerRegistry {
 
 /// The line of the only place in this file that holds a text.
 fn line_of(text: &str) -> u32 {
-    let mut lines = include_str!("main.rs").lines().zip(1..).filter(|(line, _)| line.contains(text));
+    let mut lines =
+        include_str!("main.rs").lines().zip(1..).filter(|(line, _)| line.contains(text));
     let (_, line) = lines.next().expect("the text is here");
     line
 }
@@ -98,7 +106,10 @@ fn a_complete_registry_finds_every_listener() {
     assert_eq!(name("Order", ""), None);
     let names: Vec<&str> = listeners.iter().map(outbox::Listener::name).collect();
     assert_eq!(names, ["`registry::on_placed`", "`registry::on_paid`"]);
-    is_here(listeners.find("Order", "Paid").unwrap().place(), line_of("(event = OrderEvent::Paid)"));
+    is_here(
+        listeners.find("Order", "Paid").unwrap().place(),
+        line_of("(event = OrderEvent::Paid)"),
+    );
 }
 
 #[test]
@@ -127,7 +138,10 @@ fn duplicates_name_both_places_even_through_an_alias() {
         panic!("{faults:?}")
     };
     assert_eq!((aggregate.as_str(), event.as_str()), ("Order", "Ordered"));
-    assert_eq!((first.as_str(), second.as_str()), ("`registry::twice::first`", "`registry::twice::second`"));
+    assert_eq!(
+        (first.as_str(), second.as_str()),
+        ("`registry::twice::first`", "`registry::twice::second`")
+    );
     is_here(*first_place, line_of("Placed { .. }, outbox"));
     is_here(*second_place, line_of("event = \"Ordered\""));
 }
@@ -161,7 +175,10 @@ fn events_that_nobody_hears_are_named() {
         .map(|fault| match fault {
             RegistryFault::Unhandled { event, place } => {
                 let variant = event.rsplit("::").next().unwrap();
-                is_here(*place, line_of(&format!("{variant}{}", if variant == "Alone" { ";" } else { "," })));
+                is_here(
+                    *place,
+                    line_of(&format!("{variant}{}", if variant == "Alone" { ";" } else { "," })),
+                );
                 event.clone()
             }
             other => panic!("{other}"),
@@ -204,7 +221,15 @@ fn every_fault_is_reported_at_once() {
         })
         .collect();
     let expected = [
-        "name", "name", "name", "duplicate", "state", "state", "unhandled", "unhandled", "unhandled",
+        "name",
+        "name",
+        "name",
+        "duplicate",
+        "state",
+        "state",
+        "unhandled",
+        "unhandled",
+        "unhandled",
     ];
     assert_eq!(kinds, expected);
     let shown = error.to_string();

@@ -1,5 +1,13 @@
 //! What the compiler tells users, case by case.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 mod stderr;
 
 #[test]

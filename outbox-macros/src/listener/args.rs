@@ -121,7 +121,8 @@ impl FieldPattern {
                 Err(diag::tuple_pattern(group.span()))
             }
             _ => {
-                let fields = parse.parse2(tokens.clone()).map_err(|_| diag::field_pattern(start))?;
+                let fields =
+                    parse.parse2(tokens.clone()).map_err(|_| diag::field_pattern(start))?;
                 Ok(Self { tokens, bindings: fields.into_iter().flatten().collect() })
             }
         }

@@ -21,9 +21,7 @@ pub(super) fn entry(model: &Model<'_>) -> TokenStream {
     let outboxes = &model.args.outboxes;
     let options = options(&model.args.options);
     let needs = model.arguments.iter().filter(|one| matches!(one.source, Source::Extracted)).map(
-        |Argument { ty, span, .. }| {
-            quote_spanned!(*span=> <#ty as __outbox::FromDelivery>::need)
-        },
+        |Argument { ty, span, .. }| quote_spanned!(*span=> <#ty as __outbox::FromDelivery>::need),
     );
     let call = call(model);
     quote! {
@@ -78,8 +76,8 @@ fn event(model: &Model<'_>) -> TokenStream {
         }
         Named::Variant { of, variant } => {
             // A field pattern names the variant itself.
-            let check =
-                (!binds_fields(model)).then(|| variant_check(span, &format_ident!("__Of"), variant));
+            let check = (!binds_fields(model))
+                .then(|| variant_check(span, &format_ident!("__Of"), variant));
             (of, variant.unraw().to_string(), check)
         }
         Named::Name(_) => return TokenStream::new(),

@@ -39,14 +39,7 @@ pub(crate) fn aggregate_name(key: &str, name: &str, span: Span, errors: &mut Err
     stored_name("aggregate", MAX_AGGREGATE_NAME_BYTES, key, name, span, errors);
 }
 
-fn stored_name(
-    what: &str,
-    limit: usize,
-    key: &str,
-    name: &str,
-    span: Span,
-    errors: &mut Errors,
-) {
+fn stored_name(what: &str, limit: usize, key: &str, name: &str, span: Span, errors: &mut Errors) {
     if name.is_empty() {
         errors.push(diag::empty_name(span, key));
     } else if name.len() > limit {

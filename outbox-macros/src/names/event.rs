@@ -15,9 +15,13 @@ pub(super) fn expand(model: &Model<'_>) -> TokenStream {
     let hidden = payloads.iter().map(|payload| &payload.hidden);
     let markers = model.variants.iter().map(|variant| variant.ident);
     let event_type = event_type(model, &payloads);
-    let paths = (0..).zip(&model.variants).map(|(index, variant)| marker_path(model, index, variant));
-    let forms =
-        model.variants.iter().zip(&payloads).map(|(variant, payload)| forms(model, variant, payload));
+    let paths =
+        (0..).zip(&model.variants).map(|(index, variant)| marker_path(model, index, variant));
+    let forms = model
+        .variants
+        .iter()
+        .zip(&payloads)
+        .map(|(variant, payload)| forms(model, variant, payload));
     let type_name = model.ident.to_string();
     quote! {
         #(#public)*

@@ -3,9 +3,10 @@
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
+use syn::Visibility;
 use syn::spanned::Spanned;
 
-use super::model::{Model, Variant};
+use super::model::{Field, Model, Variant};
 use crate::path::{as_text, respanned};
 
 /// serde implements its traits for tuples of up to this many values.
@@ -52,25 +53,26 @@ impl Payload {
         }
     }
 
+    /// A variant's struct is public, so that a listener can take it; an event struct has no need of
+    /// that, being its own payload.
     fn named(model: &Model<'_>, variant: &Variant<'_>) -> Self {
         let names = variant.fields.iter().filter_map(|field| field.ident);
         let bindings = variant.fields.iter().map(|field| &field.binding);
-        let (ident, declaration) = if model.is_enum {
-            let ident = format_ident!("{}{}", model.ident, variant.ident, span = variant.ident.span());
-            let doc = format!(" What [`{}::{}`] carries.", model.ident, variant.ident);
-            (ident.clone(), declare(model, variant, &ident, &doc, &model.vis))
+        let ident = if model.is_enum {
+            format_ident!("{}{}", model.ident, variant.ident, span = variant.ident.span())
         } else {
-            let ident = format_ident!("{}Payload", model.ident);
-            (ident.clone(), declare(model, variant, &ident, "", &syn::Visibility::Inherited))
+            format_ident!("{}Payload", model.ident)
         };
         let made = quote!(#ident { #(#names: #bindings),* });
-        let wire = Wire { ty: quote!(#ident), made: made.clone() };
         let (public, hidden) = if model.is_enum {
-            (declaration, TokenStream::new())
+            let doc = format!(" What [`{}::{}`] carries.", model.ident, variant.ident);
+            (declare(model, variant, &ident, &doc, model.vis), TokenStream::new())
         } else {
-            (TokenStream::new(), declaration)
+            let hidden = declare(model, variant, &ident, "", &Visibility::Inherited);
+            (TokenStream::new(), hidden)
         };
-        Self { public, hidden, wire: Some(wire), ty: quote!(#ident), made }
+        let wire = Some(Wire { ty: quote!(#ident), made: made.clone() });
+        Self { public, hidden, wire, ty: quote!(#ident), made }
     }
 
     fn unnamed(model: &Model<'_>, variant: &Variant<'_>) -> Self {
@@ -86,8 +88,8 @@ impl Payload {
                 (quote_spanned!(span=> (#(#types),*)), quote!((#(#bindings),*)))
             }
         };
-        let needs_struct = variant.fields.len() > LONGEST_TUPLE
-            || variant.fields.iter().any(super::model::Field::has_serde);
+        let needs_struct =
+            variant.fields.len() > LONGEST_TUPLE || variant.fields.iter().any(Field::has_serde);
         if !needs_struct {
             let wire = Wire { ty: ty.clone(), made: made.clone() };
             return Self {
@@ -101,7 +103,7 @@ impl Payload {
         let ident = format_ident!("{}Payload", variant.ident);
         let bindings = variant.fields.iter().map(|field| &field.binding);
         let wire = Wire { ty: quote!(#ident), made: quote!(#ident(#(#bindings),*)) };
-        let hidden = declare(model, variant, &ident, "", &syn::Visibility::Inherited);
+        let hidden = declare(model, variant, &ident, "", &Visibility::Inherited);
         Self { public: TokenStream::new(), hidden, wire: Some(wire), ty, made }
     }
 }
@@ -112,7 +114,7 @@ fn declare(
     variant: &Variant<'_>,
     ident: &Ident,
     doc: &str,
-    vis: &syn::Visibility,
+    vis: &Visibility,
 ) -> TokenStream {
     let span = variant.ident.span();
     let krate = respanned(&model.krate, span);
@@ -123,11 +125,8 @@ fn declare(
         let name = field.ident.map(|ident| quote!(#ident:));
         quote!(#(#attrs)* #vis #name #ty)
     });
-    let body = if variant.has_field_names {
-        quote!({ #(#fields),* })
-    } else {
-        quote!((#(#fields),*);)
-    };
+    let body =
+        if variant.has_field_names { quote!({ #(#fields),* }) } else { quote!((#(#fields),*);) };
     let default = variant.has_default().then(|| default(model, variant, ident));
     quote_spanned! {span=>
         #[doc = #doc]

@@ -17,7 +17,9 @@ pub use error::{EventError, Field};
 pub use headers::{Headers, MAX_HEADERS_BYTES};
 pub use id::{EventId, MAX_EVENT_ID_BYTES};
 pub use kind::{AggregateType, EventType, Global};
-pub use name::{AggregateName, EventName, IntoAggregateName, MAX_AGGREGATE_NAME_BYTES, MAX_EVENT_NAME_BYTES};
+pub use name::{
+    AggregateName, EventName, IntoAggregateName, MAX_AGGREGATE_NAME_BYTES, MAX_EVENT_NAME_BYTES,
+};
 pub use payload::{MAX_PAYLOAD_BYTES, Payload};
 pub use status::{Mark, Status};
 pub use text::{MAX_AGGREGATE_ID_BYTES, MAX_TENANT_ID_BYTES};

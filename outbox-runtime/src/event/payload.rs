@@ -170,10 +170,7 @@ mod tests {
         let of_size = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
         assert!(Payload::json(of_size(MAX_PAYLOAD_BYTES)).is_ok());
         let refusal = Payload::json(of_size(MAX_PAYLOAD_BYTES + 1)).unwrap_err();
-        assert_eq!(
-            refusal.to_string(),
-            "payload has 1048577 bytes; at most 1048576 are allowed"
-        );
+        assert_eq!(refusal.to_string(), "payload has 1048577 bytes; at most 1048576 are allowed");
         assert!(matches!(
             Payload::bytes(vec![b' '; MAX_PAYLOAD_BYTES + 1]),
             Err(EventError::PayloadTooLarge { .. })

@@ -112,9 +112,11 @@ pub enum RegistryFault {
 
 fn empty(outbox: Option<&str>, linked: usize) -> String {
     match (outbox, linked) {
-        (_, 0) => "no listener is linked into this program; if they are in a crate of their own, name \
+        (_, 0) => {
+            "no listener is linked into this program; if they are in a crate of their own, name \
                    it once so that it is linked (`use handlers as _;`), or allow an empty registry"
-            .to_owned(),
+                .to_owned()
+        }
         (Some(outbox), linked) => format!(
             "no listener serves the outbox `{outbox}`, though {linked} serve others; add `outbox = \
              \"{outbox}\"` to its listeners, or allow an empty registry"

@@ -1,15 +1,21 @@
 //! Who hears it: listeners, what they may ask for and answer, and the registry that finds them.
 
+mod call;
 pub(crate) mod delivery;
 pub(crate) mod entry;
 pub(crate) mod extract;
 mod fault;
 pub(crate) mod outcome;
 mod registry;
+mod route;
 
+pub use call::Listener;
 pub use delivery::Delivery;
 pub use entry::{ListenerOptions, Place, Timeout};
 pub use extract::{Meta, State};
 pub use fault::{RegistryError, RegistryFault};
-pub use outcome::{IntoListenerError, IntoOutcome, ListenerError, ListenerErrorKind, Outcome, Result};
-pub use registry::{Listener, ListenerRegistry, Listeners, Unhandled};
+pub use outcome::{
+    IntoListenerError, IntoOutcome, ListenerError, ListenerErrorKind, Outcome, Result,
+};
+pub use registry::{ListenerRegistry, Unhandled};
+pub use route::Listeners;

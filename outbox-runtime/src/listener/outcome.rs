@@ -71,10 +71,7 @@ impl ListenerError {
     }
 
     /// Try again after a delay of your own. An attempt is spent.
-    pub fn retry_after(
-        delay: Duration,
-        source: impl Into<Box<dyn Error + Send + Sync>>,
-    ) -> Self {
+    pub fn retry_after(delay: Duration, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(ListenerErrorKind::RetryAfter(delay), source)
     }
 

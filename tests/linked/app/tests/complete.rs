@@ -1,5 +1,13 @@
 //! The listeners' crate is named once, and every listener in it is found.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 use linked_events::OrderEvent;
 use linked_listeners as _;
 use outbox::{IntoEnvelope, ListenerRegistry, Outcome, Unhandled};

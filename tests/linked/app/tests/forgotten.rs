@@ -1,6 +1,14 @@
 //! The listeners' crate is a dependency that no code names, so it is not linked, and the registry
 //! says what to do about it.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 use outbox::{ListenerRegistry, RegistryFault};
 
 #[test]

@@ -1,0 +1,1 @@
+//! The examples are the programs beside this file; `cargo run --example typed_events` runs one.

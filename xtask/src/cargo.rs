@@ -1,0 +1,61 @@
+//! Running cargo, with a line that says what runs and one that says how long it took.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use crate::Result;
+
+/// The folder of the workspace.
+pub(crate) fn root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask).to_owned()
+}
+
+/// A cargo call in the workspace.
+pub(crate) fn cargo(arguments: &str) -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.current_dir(root()).args(arguments.split_whitespace());
+    command
+}
+
+/// Runs a command to its end; its output is the user's to see.
+pub(crate) fn run(mut command: Command) -> Result {
+    let shown = shown(&command);
+    println!("\n==> {shown}");
+    let start = Instant::now();
+    let status = command.status().map_err(|error| format!("{shown}: {error}"))?;
+    if !status.success() {
+        return Err(format!("{shown}: {status}").into());
+    }
+    println!("<== {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Runs a command for what it prints.
+pub(crate) fn output(mut command: Command) -> Result<String> {
+    let shown = shown(&command);
+    let output = command.stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        return Err(format!("{shown}: {}", output.status).into());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Whether an optional cargo tool is installed. Says so if it is not.
+pub(crate) fn has(tool: &str, purpose: &str) -> bool {
+    let mut command = cargo(tool);
+    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    let found = command.status().is_ok_and(|status| status.success());
+    if !found {
+        println!("\n==> cargo {tool} is not installed: {purpose}");
+    }
+    found
+}
+
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_stem().unwrap_or_default();
+    let words = std::iter::once(program).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}

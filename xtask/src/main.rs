@@ -1,0 +1,45 @@
+//! The project's own commands. `cargo xtask` lists them.
+
+mod cargo;
+mod expansion;
+mod features;
+mod linked;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const USAGE: &str = "\
+cargo xtask test [--long]    everything that must pass: format, lints, docs, tests, features, drift
+cargo xtask linked [--long]  the link-time registry under each way of building
+cargo xtask tidy             what no other tool checks about the sources
+cargo xtask expansion        what the macros cost at compile time
+
+--long adds what takes long: fat link-time optimisation
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words.as_slice() {
+        ["test"] => test::run_timed(false),
+        ["test", "--long"] => test::run_timed(true),
+        ["linked"] => linked::run_each(false),
+        ["linked", "--long"] => linked::run_each(true),
+        ["tidy"] => tidy::run(),
+        ["expansion"] => expansion::run(),
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nxtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
