@@ -26,7 +26,6 @@ pub(crate) fn run_each() -> Result {
 }
 
 fn check(library: &str, features: &str) -> Result {
-    let mut command = cargo(&format!("check --package {library} --no-default-features {features}"));
-    command.env("RUSTFLAGS", "-D warnings");
-    run(command)
+    let arguments = format!("clippy --package {library} --no-default-features {features}");
+    run(cargo(&format!("{arguments} -- -D warnings")))
 }

@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn refusal_does_not_quote_the_content() {
         let refusal = Payload::json(r#"{"card": "4111-1111", oops}"#).unwrap_err().to_string();
-        assert_eq!(refusal, "payload is not JSON: key must be a string at line 1 column 22");
+        assert_eq!(refusal, "payload is not JSON: key must be a string at line 1 column 23");
     }
 
     #[test]
