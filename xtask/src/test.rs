@@ -6,15 +6,16 @@ use crate::Result;
 use crate::cargo::{cargo, has, run};
 use crate::{features, linked, tidy};
 
+/// Quick ones first; the tests close, so that theirs is the last word.
 fn run_all(long: bool) -> Result {
     run(cargo("fmt --all --check"))?;
     tidy::run()?;
+    dependencies()?;
     run(cargo("clippy --workspace --all-targets -- -D warnings"))?;
-    document()?;
-    test()?;
     features::run_each()?;
+    document()?;
     linked::run_each(long)?;
-    dependencies()
+    test()
 }
 
 pub(crate) fn run_timed(long: bool) -> Result {
@@ -31,11 +32,11 @@ fn document() -> Result {
 }
 
 fn test() -> Result {
+    run(cargo("test --workspace --doc"))?;
     if has("nextest", "running the tests with cargo test") {
-        run(cargo("nextest run --workspace --no-fail-fast"))?;
-        return run(cargo("test --workspace --doc"));
+        return run(cargo("nextest run --workspace --no-fail-fast"));
     }
-    run(cargo("test --workspace --no-fail-fast"))
+    run(cargo("test --workspace --lib --bins --tests --no-fail-fast"))
 }
 
 /// Licences and sources only: advisories change without the sources changing.
