@@ -16,6 +16,7 @@ pub(crate) struct Entry {
     value: Value,
 }
 
+#[derive(Clone)]
 enum Value {
     None,
     Assigned(TokenStream),
@@ -77,6 +78,12 @@ impl Entry {
             Ok(0) => Err(diag::zero(literal.span(), &self.key())),
             Ok(count) => Ok(count),
         }
+    }
+
+    /// The same value under another key.
+    pub(crate) fn under(&self, key: &str) -> TokenStream {
+        Self { key: Ident::new(key, self.key.span()), value: self.value.clone() }
+            .into_token_stream()
     }
 
     pub(crate) fn flag(&self) -> syn::Result<()> {
@@ -162,9 +169,9 @@ pub(crate) fn outbox_entries(
 
 /// The entries of every `#[serde(..)]` among some attributes. What cannot be read is left for serde
 /// to complain about.
-pub(crate) fn serde_entries(attrs: &[Attribute]) -> Vec<Entry> {
+pub(crate) fn serde_entries<'a>(attrs: impl IntoIterator<Item = &'a Attribute>) -> Vec<Entry> {
     attrs
-        .iter()
+        .into_iter()
         .filter(|attr| attr.path().is_ident(symbol::SERDE))
         .filter_map(|attr| list_of(attr).ok())
         .flatten()

@@ -190,6 +190,16 @@ pub(crate) fn unsupported_serde(span: Span, key: &str, known: &[&str]) -> Error 
     )
 }
 
+pub(crate) fn skipped_newtype(span: Span, key: &str) -> Error {
+    error(
+        span,
+        format!(
+            "`serde({key})` on the only value of an event leaves nothing to store; make it a field \
+             with a name, or drop the value"
+        ),
+    )
+}
+
 // Listeners.
 
 pub(crate) fn missing_event(span: Span) -> Error {
@@ -267,6 +277,14 @@ pub(crate) fn field_pattern(span: Span) -> Error {
     error(
         span,
         "malformed field pattern; expected field names, `field: argument`, `field: _` and `..`",
+    )
+}
+
+pub(crate) fn pattern_of_a_name(span: Span) -> Error {
+    error(
+        span,
+        "an event that is named in quotes has no fields to take apart; take its payload as one \
+         argument",
     )
 }
 

@@ -1,7 +1,7 @@
 //! Paths as users write them: a type, a type's variant, or a name in quotes.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, format_ident, quote_spanned};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::spanned::Spanned;
@@ -36,11 +36,13 @@ impl Named {
     }
 
     /// Tells `shop::Order` (a module's struct) from `Aggregates::Order` (an enum's variant) by the
-    /// case of the part before the last, as Rust's naming lint has it.
+    /// case of the part before the last, as Rust's naming lint has it. Scripts without case are
+    /// taken for types.
     fn from_path(mut path: Path) -> Self {
         let before_last = path.segments.iter().rev().nth(1);
         let is_type = before_last.is_some_and(|segment| {
-            segment.ident.unraw().to_string().starts_with(char::is_uppercase)
+            let name = segment.ident.unraw().to_string();
+            !name.starts_with(|letter: char| letter.is_lowercase() || letter == '_')
         });
         if !is_type {
             return Self::Type(path);
@@ -69,7 +71,8 @@ impl Named {
                 quote_spanned!(span=> <#path as __outbox::SingleAggregate>::AGGREGATE)
             }
             Self::Variant { of, variant } => {
-                let check = variant_check(span, &format_ident!("__Aggregate"), variant);
+                let check =
+                    variant_check(span, &format_ident!("__Aggregate"), variant, &quote!({ .. }));
                 let name = variant.unraw().to_string();
                 quote_spanned!(span=> {
                     type __Aggregate = #of;
@@ -85,14 +88,16 @@ impl Named {
     }
 }
 
-/// Lets rustc complain about a variant that does not exist: it knows the similar ones.
-pub(crate) fn variant_check(span: Span, of: &Ident, variant: &Ident) -> TokenStream {
+/// Lets rustc complain about a variant or a field that does not exist: it knows the similar ones.
+pub(crate) fn variant_check(
+    span: Span,
+    of: &Ident,
+    variant: &Ident,
+    fields: &TokenStream,
+) -> TokenStream {
     quote_spanned! {span=>
-        fn __variant_exists(value: &#of) {
-            match value {
-                #of::#variant { .. } => {}
-                _ => {}
-            }
+        fn __variant_exists(value: &#of) -> bool {
+            __outbox::matches!(value, #of::#variant #fields)
         }
     }
 }
@@ -105,13 +110,4 @@ pub(crate) fn local(name: &str) -> Ident {
 /// A path as the text that `#[serde(crate = "..")]` wants.
 pub(crate) fn as_text(path: &Path) -> String {
     path.to_token_stream().to_string().replace(' ', "")
-}
-
-/// A path whose every token stands at `span`, so that errors in what it leads to are shown there.
-pub(crate) fn respanned(path: &Path, span: Span) -> TokenStream {
-    let respan = |mut token: proc_macro2::TokenTree| {
-        token.set_span(token.span().located_at(span));
-        token
-    };
-    path.to_token_stream().into_iter().map(respan).collect()
 }

@@ -8,6 +8,7 @@ pub use std::boxed::Box;
 pub use std::clone::Clone;
 pub use std::convert::From;
 pub use std::default::Default;
+pub use std::fmt::{Debug, Formatter, Result as FmtResult};
 pub use std::marker::Sized;
 pub use std::option::Option;
 pub use std::primitive::{str, u32, usize};
@@ -20,7 +21,7 @@ pub use std::{assert, concat, file, line, matches, module_path};
 pub use crate::event::kind::{
     AggregateIdField, AggregateInfo, AggregateType, EventInfo, EventType, NoSuchVariant, PayloadOf,
     SingleAggregate, TiedToAggregate, VariantAt, WithoutPayload, aggregate_named, aggregate_of,
-    agree, event_index, event_named, event_of, is_struct,
+    agree, event_index, event_named, event_of, is_struct, joined,
 };
 pub use crate::listener::delivery::{Delivery, payload_of};
 pub use crate::listener::entry::{EventTypeEntry, ListenerEntry, ListenerOptions, Place, Timeout};

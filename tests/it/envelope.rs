@@ -117,7 +117,7 @@ fn a_typed_event_is_held_to_the_same_rules() {
     let refused = outbox::event(event).aggregate_id("7").build().unwrap_err();
     assert!(matches!(refused, EventError::PayloadTooLarge { .. }));
     let refused = OrderEvent::Scored([((1, 2), 3)].into()).into_envelope().unwrap_err();
-    assert_eq!(refused.to_string(), "payload of `Scored` cannot be serialised");
+    assert!(refused.to_string().starts_with("payload of `Scored` cannot be serialised: "));
 }
 
 #[test]

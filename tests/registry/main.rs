@@ -34,7 +34,7 @@ enum OrderEvent {
     Cancelled,
 }
 
-/// Not tied to an aggregate: a listener of any aggregate will do.
+/// Not tied to an aggregate, so written to `__GLOBAL__`, where nobody listens to it.
 #[derive(EventType)]
 enum Loose {
     Heard,
@@ -173,7 +173,8 @@ fn events_that_nobody_hears_are_named() {
     let unheard: Vec<String> = found
         .iter()
         .map(|fault| match fault {
-            RegistryFault::Unhandled { event, place } => {
+            RegistryFault::Unhandled { event, place }
+            | RegistryFault::Misrouted { event, place } => {
                 let variant = event.rsplit("::").next().unwrap();
                 is_here(
                     *place,
@@ -184,7 +185,11 @@ fn events_that_nobody_hears_are_named() {
             other => panic!("{other}"),
         })
         .collect();
-    assert_eq!(unheard, ["OrderEvent::Lost", "Loose::Unheard", "Alone"]);
+    assert_eq!(unheard, ["OrderEvent::Lost", "Loose::Heard", "Loose::Unheard", "Alone"]);
+    let misrouted = |fault: &&RegistryFault| matches!(fault, RegistryFault::Misrouted { .. });
+    let misrouted: Vec<String> = found.iter().filter(misrouted).map(ToString::to_string).collect();
+    assert_eq!(misrouted.len(), 1);
+    assert!(misrouted[0].starts_with("`Loose::Heard` ("), "{misrouted:?}");
     assert!(complete().unhandled(Unhandled::Allow).build().is_ok());
     assert!(complete().unhandled(Unhandled::Warn).build().is_ok());
 }
@@ -194,6 +199,7 @@ fn hand_registered_listeners_count_as_hearing() {
     let registry = complete()
         .unhandled(Unhandled::Deny)
         .register_for("Order", "Lost", |_: Delivery| async {})
+        .register("Heard", |_: Delivery| async {})
         .register("Unheard", |_: Delivery| async {})
         .register("Alone", |_: Delivery| async {});
     assert!(registry.build().is_ok());
@@ -216,7 +222,7 @@ fn every_fault_is_reported_at_once() {
             RegistryFault::BadName { .. } => "name",
             RegistryFault::Duplicate { .. } => "duplicate",
             RegistryFault::MissingState { .. } => "state",
-            RegistryFault::Unhandled { .. } => "unhandled",
+            RegistryFault::Unhandled { .. } | RegistryFault::Misrouted { .. } => "unhandled",
             other => panic!("{other}"),
         })
         .collect();
@@ -230,10 +236,11 @@ fn every_fault_is_reported_at_once() {
         "unhandled",
         "unhandled",
         "unhandled",
+        "unhandled",
     ];
     assert_eq!(kinds, expected);
     let shown = error.to_string();
-    assert!(shown.starts_with("the listener registry has 9 faults:\n  - "), "{shown}");
+    assert!(shown.starts_with("the listener registry has 10 faults:\n  - "), "{shown}");
     assert!(shown.contains(&format!("registry/main.rs:{line} has a name")), "{shown}");
 }
 
@@ -248,4 +255,13 @@ fn an_empty_registry_says_what_to_do() {
     );
     assert!(ListenerRegistry::linked_for("nobody").allow_empty().build().is_ok());
     assert!(ListenerRegistry::new().allow_empty().build().is_ok());
+    let shown = empty(ListenerRegistry::new());
+    assert_eq!(shown, "no listener is registered; register one, or allow an empty registry");
+}
+
+#[test]
+fn a_registry_that_began_empty_checks_events_if_asked_to() {
+    let registry = || ListenerRegistry::new().register("Unheard", |_: Delivery| async {});
+    assert!(registry().build().is_ok());
+    assert!(!faults(registry().unhandled(Unhandled::Deny)).is_empty());
 }

@@ -104,7 +104,11 @@ fn read_event(entry: &Entry) -> syn::Result<Event> {
     let (named, rest) = entry.assigned("event = OrderEvent::Paid", |input: ParseStream<'_>| {
         Ok((Named::parse(input)?, input.parse::<TokenStream>()?))
     })?;
-    let fields = if rest.is_empty() { None } else { Some(FieldPattern::read(rest)?) };
+    let fields = match (rest.is_empty(), &named) {
+        (true, _) => None,
+        (false, Named::Name(name)) => return Err(diag::pattern_of_a_name(name.span())),
+        (false, _) => Some(FieldPattern::read(rest)?),
+    };
     Ok(Event { named, fields })
 }
 

@@ -24,10 +24,13 @@ pub(super) fn entry(model: &Model<'_>) -> TokenStream {
         |Argument { ty, span, .. }| quote_spanned!(*span=> <#ty as __outbox::FromDelivery>::need),
     );
     let call = call(model);
+    // The only variant of an enum always matches.
+    let refutable = binds_fields(model).then(|| quote!(#[allow(irrefutable_let_patterns)]));
     quote! {
         #(#conditions)*
         #[allow(clippy::all, clippy::pedantic, clippy::restriction)]
-        #[allow(dead_code, irrefutable_let_patterns, unreachable_patterns, unused_qualifications)]
+        #[allow(deprecated, unused_qualifications)]
+        #refutable
         const _: () = {
             use #krate::__private as __outbox;
 
@@ -75,9 +78,11 @@ fn event(model: &Model<'_>) -> TokenStream {
             (path, String::new(), Some(check))
         }
         Named::Variant { of, variant } => {
-            // A field pattern names the variant itself.
+            // A field pattern that binds something names the variant itself.
+            let fields = model.args.event.fields.as_ref().map(|fields| fields.tokens.clone());
+            let fields = fields.unwrap_or_else(|| quote!({ .. }));
             let check = (!binds_fields(model))
-                .then(|| variant_check(span, &format_ident!("__Of"), variant));
+                .then(|| variant_check(span, &format_ident!("__Of"), variant, &fields));
             (of, variant.unraw().to_string(), check)
         }
         Named::Name(_) => return TokenStream::new(),
@@ -122,13 +127,16 @@ fn aggregate(model: &Model<'_>) -> TokenStream {
             );
             let own = quote_spanned!(event_span=> <__Of as __outbox::EventType>::AGGREGATE);
             quote_spanned! {aggregate.span()=>
-                const _: () = __outbox::assert!(__outbox::agree(#own, __AGGREGATE), #message);
+                const _: () = __outbox::assert!(__outbox::agree(#own, __NAMED), #message);
+                const __AGGREGATE: __outbox::AggregateInfo = __outbox::joined(#own, __NAMED);
             }
         }
-        Named::Name(_) => TokenStream::new(),
+        Named::Name(_) => quote!(
+            const __AGGREGATE: __outbox::AggregateInfo = __NAMED;
+        ),
     };
     quote! {
-        const __AGGREGATE: __outbox::AggregateInfo = #info;
+        const __NAMED: __outbox::AggregateInfo = #info;
         #agreement
     }
 }
@@ -150,10 +158,12 @@ fn call(model: &Model<'_>) -> TokenStream {
         })
         .unzip();
     let output = model.output_span();
-    let called = located(name, output);
+    let called = Ident::new("__function", name.span().located_at(output));
+    let function = located(name, output);
     let answer = quote_spanned!(output=> __outbox::into_outcome(#called(#(#passed),*).await));
     let body = quote_spanned! {name.span()=>
         __outbox::Box::pin(async move {
+            let #called = #function;
             #taken
             #(#bound)*
             #answer
@@ -211,7 +221,9 @@ fn value(argument: &Argument, index: usize) -> Ident {
 
 /// The same identifier, shown at another place.
 fn located(ident: &Ident, span: Span) -> Ident {
-    Ident::new(&ident.to_string(), ident.span().located_at(span))
+    let mut ident = ident.clone();
+    ident.set_span(ident.span().located_at(span));
+    ident
 }
 
 fn bind(model: &Model<'_>, argument: &Argument, value: &Ident, delivery: &Ident) -> TokenStream {

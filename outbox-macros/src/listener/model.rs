@@ -100,7 +100,12 @@ fn argument(typed: &PatType, fields: Option<&FieldPattern>) -> syn::Result<Argum
     if let Type::ImplTrait(_) = &*typed.ty {
         return Err(diag::generic_function(span));
     }
-    let (ty, by_reference) = match &*typed.ty {
+    // A type that came through `macro_rules!` is wrapped.
+    let mut written = &*typed.ty;
+    while let Type::Group(group) = written {
+        written = &group.elem;
+    }
+    let (ty, by_reference) = match written {
         Type::Reference(reference) => (owned(reference)?, true),
         ty => (ty.clone(), false),
     };

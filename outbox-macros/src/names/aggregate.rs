@@ -24,7 +24,8 @@ pub(super) fn expand(model: &Model<'_>) -> TokenStream {
         (quote!(<#ident as __outbox::SingleAggregate>::AGGREGATE.name), single)
     };
     quote! {
-        #[allow(clippy::all, clippy::pedantic, clippy::restriction, unused_qualifications)]
+        #[allow(clippy::all, clippy::pedantic, clippy::restriction)]
+        #[allow(deprecated, unused_qualifications)]
         const _: () = {
             use #krate::__private as __outbox;
 

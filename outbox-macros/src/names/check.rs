@@ -3,6 +3,7 @@ use std::collections::HashMap;
 use proc_macro2::Span;
 
 use super::model::{Derive, Model, Variant};
+use crate::attr::{self, Entry};
 use crate::diag::{self, Errors};
 use crate::path::Named;
 use crate::symbol;
@@ -69,6 +70,14 @@ fn uniqueness(variants: &[Variant<'_>], errors: &mut Errors) {
 }
 
 fn fields(variant: &Variant<'_>, errors: &mut Errors) {
+    if let ([only], false) = (variant.fields.as_slice(), variant.has_field_names) {
+        // serde itself passes over it there, and would store what was to be left out.
+        let skipped = |entry: &Entry| entry.key().starts_with("skip");
+        let attrs = only.attrs.iter().copied();
+        if let Some(entry) = attr::serde_entries(attrs).iter().find(|entry| skipped(entry)) {
+            errors.push(diag::skipped_newtype(entry.span(), &entry.key()));
+        }
+    }
     for second in variant.fields.iter().filter_map(|field| field.aggregate_id).skip(1) {
         errors.push(diag::two_aggregate_ids(second));
     }

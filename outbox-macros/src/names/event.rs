@@ -26,14 +26,14 @@ pub(super) fn expand(model: &Model<'_>) -> TokenStream {
     quote! {
         #(#public)*
 
-        #[allow(clippy::all, clippy::pedantic, clippy::restriction, non_camel_case_types)]
-        #[allow(dead_code, unreachable_patterns, unused_qualifications, unused_variables)]
-        #[allow(missing_debug_implementations, missing_docs, unreachable_pub)]
+        #[allow(clippy::all, clippy::pedantic, clippy::restriction)]
+        #[allow(deprecated, unused_qualifications)]
         const _: () = {
             use #krate::__private as __outbox;
 
-            /// One type for each event, for the compiler to tell them apart.
-            mod events {
+            // One type for each event, for the compiler to tell them apart.
+            #[allow(non_camel_case_types, unreachable_pub)]
+            mod __events {
                 #(pub enum #markers {})*
             }
             #(#hidden)*
@@ -91,7 +91,7 @@ fn event_type(model: &Model<'_>, payloads: &[Payload]) -> TokenStream {
         let (path, name) = (constructor(model, variant), &variant.name.text);
         quote!(#path { .. } => #name)
     });
-    let ids = model.variants.iter().filter_map(|variant| aggregate_id(model, variant));
+    let ids = model.variants.iter().map(|variant| aggregate_id(model, variant));
     let encoded = model.variants.iter().zip(payloads).map(|(variant, payload)| {
         let whole = whole(model, variant);
         let json = encode(payload);
@@ -109,7 +109,7 @@ fn event_type(model: &Model<'_>, payloads: &[Payload]) -> TokenStream {
             }
 
             fn aggregate_id(&self) -> __outbox::Option<__outbox::String> {
-                match self { #(#ids,)* _ => __outbox::Option::None }
+                match self { #(#ids,)* }
             }
 
             fn encode(self) -> __outbox::serde_json::Result<__outbox::String> {
@@ -148,13 +148,15 @@ fn whole(model: &Model<'_>, variant: &Variant<'_>) -> TokenStream {
     quote!(#path { #(#members: #bindings),* })
 }
 
-fn aggregate_id(model: &Model<'_>, variant: &Variant<'_>) -> Option<TokenStream> {
+fn aggregate_id(model: &Model<'_>, variant: &Variant<'_>) -> TokenStream {
     let path = constructor(model, variant);
-    let index = variant.fields.iter().position(|field| field.aggregate_id.is_some())?;
-    let (field, member) = (&variant.fields[index], &members(variant)[index]);
+    let mut fields = variant.fields.iter().zip(members(variant));
+    let Some((field, member)) = fields.find(|(field, _)| field.aggregate_id.is_some()) else {
+        return quote!(#path { .. } => __outbox::Option::None);
+    };
     let (binding, ty) = (&field.binding, field.ty);
     let text = quote_spanned!(ty.span()=> <#ty as __outbox::AggregateIdField>::to_aggregate_id);
-    Some(quote!(#path { #member: #binding, .. } => __outbox::Option::Some(#text(#binding))))
+    quote!(#path { #member: #binding, .. } => __outbox::Option::Some(#text(#binding)))
 }
 
 fn encode(payload: &Payload) -> TokenStream {
@@ -180,7 +182,7 @@ fn decode(payload: &Payload, json: &Ident) -> TokenStream {
 
 fn marker_path(model: &Model<'_>, index: usize, variant: &Variant<'_>) -> TokenStream {
     let (ident, marker) = (model.ident, variant.ident);
-    quote!(impl __outbox::VariantAt<#index> for #ident { type Event = events::#marker; })
+    quote!(impl __outbox::VariantAt<#index> for #ident { type Event = __events::#marker; })
 }
 
 /// The forms in which a listener may take the payload.
@@ -191,7 +193,7 @@ fn forms(model: &Model<'_>, variant: &Variant<'_>, payload: &Payload) -> TokenSt
     let form = |ty: &TokenStream, made: &TokenStream| {
         quote! {
             #[automatically_derived]
-            impl __outbox::PayloadOf<events::#marker> for #ty {
+            impl __outbox::PayloadOf<__events::#marker> for #ty {
                 fn decode(#json: &__outbox::str) -> __outbox::serde_json::Result<Self> {
                     #decode
                     __outbox::Result::Ok(#made)
@@ -205,10 +207,10 @@ fn forms(model: &Model<'_>, variant: &Variant<'_>, payload: &Payload) -> TokenSt
     let nothing = variant
         .fields
         .is_empty()
-        .then(|| quote!(impl __outbox::WithoutPayload for events::#marker {}));
+        .then(|| quote!(impl __outbox::WithoutPayload for __events::#marker {}));
     let tied = model.aggregate.is_some().then(|| {
         quote! {
-            impl __outbox::TiedToAggregate for events::#marker {
+            impl __outbox::TiedToAggregate for __events::#marker {
                 const TIED_TO: __outbox::AggregateInfo =
                     match <#ident as __outbox::EventType>::AGGREGATE {
                         __outbox::Option::Some(aggregate) => aggregate,

@@ -1,5 +1,5 @@
-use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, quote};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Attribute, Data, DeriveInput, GenericParam, LitStr, Path, Type, Visibility};
@@ -146,7 +146,7 @@ impl<'a> Model<'a> {
             .then(|| model.variants.iter().flat_map(|variant| &variant.fields))
             .into_iter()
             .flatten()
-            .find(|field| matches!(field.ty, Type::Reference(_)));
+            .find(|field| borrows(field.ty.to_token_stream()));
         if let Some(field) = borrowing {
             errors.push(diag::borrowing(field.ty.span()));
             return None;
@@ -239,6 +239,15 @@ impl<'a> Variant<'a> {
     }
 }
 
+/// Whether there is a reference anywhere in a type.
+fn borrows(ty: TokenStream) -> bool {
+    ty.into_iter().any(|token| match token {
+        TokenTree::Punct(punct) => punct.as_char() == '&',
+        TokenTree::Group(group) => borrows(group.stream()),
+        TokenTree::Ident(_) | TokenTree::Literal(_) => false,
+    })
+}
+
 const RENAME_ALL_FIELDS: &str = "rename_all_fields";
 const DENY_UNKNOWN_FIELDS: &str = "deny_unknown_fields";
 const DEFAULT: &str = "default";
@@ -262,9 +271,7 @@ fn variant_serde(attrs: &[Attribute], for_all: &[Entry]) -> Vec<TokenStream> {
     for entry in for_all {
         let key = entry.key();
         if key == RENAME_ALL_FIELDS && !said(symbol::RENAME_ALL) {
-            if let Ok(rule) = entry.string() {
-                serde.push(quote!(rename_all = #rule));
-            }
+            serde.push(entry.under(symbol::RENAME_ALL));
         } else if key == DENY_UNKNOWN_FIELDS && !said(DENY_UNKNOWN_FIELDS) {
             serde.push(entry.to_token_stream());
         }
@@ -278,6 +285,10 @@ fn struct_serde(attrs: &[Attribute], errors: &mut Errors) -> Vec<TokenStream> {
     let mut serde = Vec::new();
     for entry in attr::serde_entries(attrs) {
         let key = entry.key();
+        // A function as default would have to return a type that the user cannot name.
+        if key == DEFAULT && errors.note(entry.flag()).is_none() {
+            continue;
+        }
         if known.contains(&key.as_str()) {
             serde.push(entry.to_token_stream());
         } else {

@@ -3,11 +3,10 @@
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
-use syn::Visibility;
 use syn::spanned::Spanned;
 
 use super::model::{Field, Model, Variant};
-use crate::path::{as_text, respanned};
+use crate::symbol;
 
 /// serde implements its traits for tuples of up to this many values.
 const LONGEST_TUPLE: usize = 16;
@@ -35,7 +34,13 @@ pub(super) struct Wire {
 impl Payload {
     pub(super) fn of(model: &Model<'_>, variant: &Variant<'_>) -> Self {
         if variant.fields.is_empty() {
-            Self::nothing()
+            Self {
+                public: TokenStream::new(),
+                hidden: TokenStream::new(),
+                wire: None,
+                ty: quote!(()),
+                made: quote!(()),
+            }
         } else if variant.has_field_names {
             Self::named(model, variant)
         } else {
@@ -43,107 +48,99 @@ impl Payload {
         }
     }
 
-    fn nothing() -> Self {
-        Self {
-            public: TokenStream::new(),
-            hidden: TokenStream::new(),
-            wire: None,
-            ty: quote!(()),
-            made: quote!(()),
-        }
-    }
-
     /// A variant's struct is public, so that a listener can take it; an event struct has no need of
     /// that, being its own payload.
     fn named(model: &Model<'_>, variant: &Variant<'_>) -> Self {
-        let names = variant.fields.iter().filter_map(|field| field.ident);
-        let bindings = variant.fields.iter().map(|field| &field.binding);
-        let ident = if model.is_enum {
-            format_ident!("{}{}", model.ident, variant.ident, span = variant.ident.span())
-        } else {
-            format_ident!("{}Payload", model.ident)
-        };
+        let ident = format_ident!("{}{}", model.ident, variant.ident, span = variant.ident.span());
+        let (names, bindings) = (members(variant), bindings(variant));
+        let public =
+            if model.is_enum { public(model, variant, &ident) } else { TokenStream::new() };
+        let (hidden, wire) = hidden(model, variant);
         let made = quote!(#ident { #(#names: #bindings),* });
-        let (public, hidden) = if model.is_enum {
-            let doc = format!(" What [`{}::{}`] carries.", model.ident, variant.ident);
-            (declare(model, variant, &ident, &doc, model.vis), TokenStream::new())
-        } else {
-            let hidden = declare(model, variant, &ident, "", &Visibility::Inherited);
-            (TokenStream::new(), hidden)
-        };
-        let wire = Some(Wire { ty: quote!(#ident), made: made.clone() });
-        Self { public, hidden, wire, ty: quote!(#ident), made }
+        Self { public, hidden, wire: Some(wire), ty: quote!(#ident), made }
     }
 
+    /// Without anything said to serde, the types' own implementations serve.
     fn unnamed(model: &Model<'_>, variant: &Variant<'_>) -> Self {
-        let types = variant.fields.iter().map(|field| field.ty);
-        let bindings = variant.fields.iter().map(|field| &field.binding);
         let (ty, made) = match variant.fields.as_slice() {
             [field] => {
                 let (ty, binding) = (field.ty, &field.binding);
                 (quote!(#ty), quote!(#binding))
             }
-            _ => {
+            fields => {
+                let (types, bindings) = (fields.iter().map(|field| field.ty), bindings(variant));
                 let span = variant.ident.span();
                 (quote_spanned!(span=> (#(#types),*)), quote!((#(#bindings),*)))
             }
         };
-        let needs_struct =
-            variant.fields.len() > LONGEST_TUPLE || variant.fields.iter().any(Field::has_serde);
-        if !needs_struct {
-            let wire = Wire { ty: ty.clone(), made: made.clone() };
-            return Self {
-                public: TokenStream::new(),
-                hidden: TokenStream::new(),
-                wire: Some(wire),
-                ty,
-                made,
-            };
-        }
-        let ident = format_ident!("{}Payload", variant.ident);
-        let bindings = variant.fields.iter().map(|field| &field.binding);
-        let wire = Wire { ty: quote!(#ident), made: quote!(#ident(#(#bindings),*)) };
-        let hidden = declare(model, variant, &ident, "", &Visibility::Inherited);
+        let needs_struct = variant.fields.len() > LONGEST_TUPLE
+            || !variant.serde.is_empty()
+            || variant.fields.iter().any(Field::has_serde);
+        let (hidden, wire) = if needs_struct {
+            hidden(model, variant)
+        } else {
+            (TokenStream::new(), Wire { ty: ty.clone(), made: made.clone() })
+        };
         Self { public: TokenStream::new(), hidden, wire: Some(wire), ty, made }
     }
 }
 
-/// A struct of the variant's fields with the user's serde attributes on them.
-fn declare(
-    model: &Model<'_>,
-    variant: &Variant<'_>,
-    ident: &Ident,
-    doc: &str,
-    vis: &Visibility,
-) -> TokenStream {
+/// The struct that a listener takes. `Debug` shows no content, and reads the fields so that none of
+/// them counts as unused.
+fn public(model: &Model<'_>, variant: &Variant<'_>, ident: &Ident) -> TokenStream {
+    let (vis, krate, name) = (model.vis, &model.krate, ident.to_string());
+    let doc = format!(" What [`{}::{}`] carries.", model.ident, variant.ident);
+    let names = members(variant);
+    let fields = variant.fields.iter().map(|field| {
+        let (ty, name) = (field.ty, field.ident);
+        let mut docs = field.attrs.iter().filter(|attr| attr.path().is_ident("doc")).peekable();
+        let undocumented = docs.peek().is_none().then(|| quote!(#[doc = ""]));
+        quote!(#undocumented #(#docs)* #vis #name: #ty)
+    });
+    quote_spanned! {variant.ident.span()=>
+        #[doc = #doc]
+        #vis struct #ident { #(#fields),* }
+
+        #[automatically_derived]
+        impl #krate::__private::Debug for #ident {
+            fn fmt(&self, f: &mut #krate::__private::Formatter<'_>) -> #krate::__private::FmtResult {
+                #(let _ = &self.#names;)*
+                f.debug_struct(#name).finish_non_exhaustive()
+            }
+        }
+    }
+}
+
+/// The struct that serde reads and writes, with the user's serde attributes on it.
+fn hidden(model: &Model<'_>, variant: &Variant<'_>) -> (TokenStream, Wire) {
     let span = variant.ident.span();
-    let krate = respanned(&model.krate, span);
-    let serde_crate = format!("{}::__private::serde", as_text(&model.krate));
+    let ident = format_ident!("__{}Wire", variant.ident, span = span);
     let serde = &variant.serde;
     let fields = variant.fields.iter().map(|field| {
-        let (attrs, ty) = (&field.attrs, field.ty);
+        let ty = field.ty;
+        let attrs = field.attrs.iter().filter(|attr| attr.path().is_ident(symbol::SERDE));
         let name = field.ident.map(|ident| quote!(#ident:));
-        quote!(#(#attrs)* #vis #name #ty)
+        quote!(#(#attrs)* #name #ty)
     });
     let body =
         if variant.has_field_names { quote!({ #(#fields),* }) } else { quote!((#(#fields),*);) };
-    let default = variant.has_default().then(|| default(model, variant, ident));
-    quote_spanned! {span=>
-        #[doc = #doc]
-        #[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs)]
-        #[allow(dead_code, missing_debug_implementations, unreachable_pub)]
-        #[derive(#krate::__private::serde::Serialize, #krate::__private::serde::Deserialize)]
-        #[serde(crate = #serde_crate, #(#serde),*)]
-        #vis struct #ident #body
+    let default = variant.has_default().then(|| default(model, variant, &ident));
+    let declaration = quote_spanned! {span=>
+        #[derive(__outbox::serde::Serialize, __outbox::serde::Deserialize)]
+        #[serde(crate = "__outbox::serde", #(#serde),*)]
+        struct #ident #body
         #default
-    }
+    };
+    let (names, bindings) = (members(variant), bindings(variant));
+    let wire = Wire { ty: quote!(#ident), made: quote!(#ident { #(#names: #bindings),* }) };
+    (declaration, wire)
 }
 
 /// Takes the defaults of absent fields from the event struct's own `Default`.
 fn default(model: &Model<'_>, variant: &Variant<'_>, ident: &Ident) -> TokenStream {
     let event = model.ident;
-    let names: Vec<TokenStream> = members(variant);
-    let bindings: Vec<&Ident> = variant.fields.iter().map(|field| &field.binding).collect();
+    let names = members(variant);
+    let bindings = bindings(variant);
     quote_spanned! {model.ident.span()=>
         impl __outbox::Default for #ident {
             fn default() -> Self {
@@ -168,4 +165,8 @@ pub(super) fn members(variant: &Variant<'_>) -> Vec<TokenStream> {
             }
         })
         .collect()
+}
+
+fn bindings<'a>(variant: &'a Variant<'_>) -> Vec<&'a Ident> {
+    variant.fields.iter().map(|field| &field.binding).collect()
 }

@@ -28,7 +28,7 @@ pub fn event<E: EventType>(event: E) -> EnvelopeBuilder<Typed> {
     let aggregate_id = event.aggregate_id();
     let payload = match event.encode() {
         Ok(json) => Payload::json(json),
-        Err(source) => Err(EventError::PayloadNotSerializable { event_type, source }),
+        Err(_) => Err(EventError::PayloadNotSerializable { event_type }),
     };
     EnvelopeBuilder {
         aggregate_type: Ok(E::AGGREGATE

@@ -72,13 +72,14 @@ pub enum EventError {
         offset: usize,
     },
 
-    /// The event's own `Serialize` failed.
-    #[error("payload of `{event_type}` cannot be serialised")]
+    /// The event's own `Serialize` failed. What it said is not kept: it may quote the content.
+    #[error(
+        "payload of `{event_type}` cannot be serialised: a map has keys that are not strings, or a \
+         `Serialize` of your own failed"
+    )]
     PayloadNotSerializable {
         /// The event's name.
         event_type: &'static str,
-        /// What serde said.
-        source: serde_json::Error,
     },
 
     /// Neither `payload_json` nor `payload_bytes` was called.

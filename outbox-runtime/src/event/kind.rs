@@ -6,7 +6,7 @@
 //! does not exist is left to rustc, which knows best how to say so: its marker is [`NoSuchVariant`],
 //! which satisfies everything and so adds no second error.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// A domain event: an enum whose variants are the things that can happen, or a struct that is one.
 ///
@@ -149,6 +149,15 @@ pub const fn agree(event: Option<AggregateInfo>, listener: AggregateInfo) -> boo
     }
 }
 
+/// The aggregate that both speak of, with all its old names: one of them may have been given as a
+/// plain text, which has none.
+pub const fn joined(event: Option<AggregateInfo>, listener: AggregateInfo) -> AggregateInfo {
+    match event {
+        Some(event) if event.aliases.len() > listener.aliases.len() => event,
+        _ => listener,
+    }
+}
+
 /// `==` for constants.
 const fn same_name(left: &str, right: &str) -> bool {
     let (left, right) = (left.as_bytes(), right.as_bytes());
@@ -254,6 +263,11 @@ pub trait AggregateIdField {
 #[diagnostic::do_not_recommend]
 impl<T: fmt::Display> AggregateIdField for T {
     fn to_aggregate_id(&self) -> String {
-        self.to_string()
+        let mut text = String::new();
+        // An id that cannot be shown is refused later, being empty.
+        if write!(text, "{self}").is_err() {
+            text.clear();
+        }
+        text
     }
 }

@@ -91,6 +91,18 @@ pub enum RegistryFault {
         place: Place,
     },
 
+    /// An event that names no aggregate, while its listeners do.
+    #[error(
+        "`{event}` ({place}) names no aggregate and is so written to `__GLOBAL__`, where nobody \
+         listens; add `#[outbox(aggregate = ..)]` to its type"
+    )]
+    Misrouted {
+        /// The event as written in Rust.
+        event: String,
+        /// Where it is.
+        place: Place,
+    },
+
     /// A hand-registered listener whose event or aggregate cannot have that name.
     #[error("the listener registered at {place} has a name that cannot be: {reason}")]
     BadName {
@@ -105,23 +117,27 @@ pub enum RegistryFault {
     Empty {
         /// The outbox that nobody serves; `None` is the unnamed one.
         outbox: Option<String>,
-        /// How many linked listeners serve other outboxes.
-        linked: usize,
+        /// How many linked listeners serve other outboxes; `None` if only hand-registered ones
+        /// were asked for.
+        linked: Option<usize>,
     },
 }
 
-fn empty(outbox: Option<&str>, linked: usize) -> String {
+fn empty(outbox: Option<&str>, linked: Option<usize>) -> String {
     match (outbox, linked) {
-        (_, 0) => {
+        (_, None) => {
+            "no listener is registered; register one, or allow an empty registry".to_owned()
+        }
+        (_, Some(0)) => {
             "no listener is linked into this program; if they are in a crate of their own, name \
                    it once so that it is linked (`use handlers as _;`), or allow an empty registry"
                 .to_owned()
         }
-        (Some(outbox), linked) => format!(
+        (Some(outbox), Some(linked)) => format!(
             "no listener serves the outbox `{outbox}`, though {linked} serve others; add `outbox = \
              \"{outbox}\"` to its listeners, or allow an empty registry"
         ),
-        (None, linked) => format!(
+        (None, Some(linked)) => format!(
             "no listener serves the unnamed outbox, though {linked} serve named ones; name this \
              outbox as they do, or allow an empty registry"
         ),

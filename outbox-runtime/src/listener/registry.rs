@@ -6,7 +6,7 @@ use super::extract::States;
 use super::{
     Delivery, IntoOutcome, Listener, Listeners, Place, RegistryError, RegistryFault, Result,
 };
-use crate::event::kind::EventInfo;
+use crate::event::kind::{EventInfo, SingleAggregate};
 use crate::event::{EventName, Global, IntoAggregateName};
 
 /// The listeners of one outbox, while they are being gathered.
@@ -60,7 +60,7 @@ impl ListenerRegistry {
             linked: false,
             listeners: Vec::new(),
             states: States::default(),
-            unhandled: Unhandled::default(),
+            unhandled: Unhandled::Allow,
             allow_empty: false,
             faults: Vec::new(),
         }
@@ -88,7 +88,7 @@ impl ListenerRegistry {
             .collect();
         // The linker's order is nobody's; faults should read the same every time.
         listeners.sort_by(|a, b| (a.place(), a.name()).cmp(&(b.place(), b.name())));
-        Self { outbox, linked: true, listeners, ..Self::new() }
+        Self { outbox, linked: true, listeners, unhandled: Unhandled::default(), ..Self::new() }
     }
 
     /// Adds a listener for events that belong to no aggregate.
@@ -131,7 +131,8 @@ impl ListenerRegistry {
         self
     }
 
-    /// Says what to do about event variants that nobody listens to.
+    /// Says what to do about event variants that nobody listens to. The default is to warn, and to
+    /// say nothing in a registry that began empty.
     pub fn unhandled(mut self, policy: Unhandled) -> Self {
         self.unhandled = policy;
         self
@@ -154,9 +155,9 @@ impl ListenerRegistry {
         let all = listeners.as_slice();
         faults.extend(all.iter().flat_map(|listener| listener.missing(&self.states)));
         if all.is_empty() && faults.is_empty() && !self.allow_empty {
-            let linked = inventory::iter::<ListenerEntry>.into_iter().count();
+            let linked = self.linked.then(|| inventory::iter::<ListenerEntry>.into_iter().count());
             faults.push(RegistryFault::Empty { outbox: self.outbox, linked });
-        } else if self.linked {
+        } else {
             match self.unhandled {
                 Unhandled::Deny => faults.extend(unhandled(all)),
                 Unhandled::Warn => unhandled(all).for_each(|fault| tracing::warn!("{fault}")),
@@ -181,14 +182,23 @@ fn unhandled(listeners: &[Listener]) -> impl Iterator<Item = RegistryFault> {
     let mut faults = Vec::new();
     for declared in inventory::iter::<EventTypeEntry> {
         let aggregate = declared.aggregate.map(|aggregate| aggregate.name);
-        for event in declared.events {
-            if !event.no_listener && !heard(aggregate, event) {
-                let place = Place { file: declared.file, line: event.line };
-                let separator = if event.variant.is_empty() { "" } else { "::" };
-                faults.push((place, [declared.type_name, separator, event.variant].concat()));
+        for event in declared.events.iter().filter(|event| !event.no_listener) {
+            if heard(Some(aggregate.unwrap_or(Global::AGGREGATE.name)), event) {
+                continue;
             }
+            let elsewhere = aggregate.is_none() && heard(None, event);
+            let place = Place { file: declared.file, line: event.line };
+            let separator = if event.variant.is_empty() { "" } else { "::" };
+            let name = [declared.type_name, separator, event.variant].concat();
+            faults.push((place, name, elsewhere));
         }
     }
     faults.sort_unstable();
-    faults.into_iter().map(|(place, event)| RegistryFault::Unhandled { event, place })
+    faults.into_iter().map(|(place, event, elsewhere)| {
+        if elsewhere {
+            RegistryFault::Misrouted { event, place }
+        } else {
+            RegistryFault::Unhandled { event, place }
+        }
+    })
 }

@@ -14,7 +14,7 @@ use outbox::{ListenerRegistry, RegistryFault};
 #[test]
 fn an_unnamed_crate_is_not_linked_and_the_error_says_so() {
     let error = ListenerRegistry::linked().build().expect_err("nothing is linked");
-    assert!(matches!(error.faults(), [RegistryFault::Empty { outbox: None, linked: 0 }]));
+    assert!(matches!(error.faults(), [RegistryFault::Empty { outbox: None, linked: Some(0) }]));
     assert_eq!(
         error.to_string(),
         "the listener registry has a fault: no listener is linked into this program; if they are in a \

@@ -24,9 +24,35 @@ enum Answer {
     Self_,
 }
 
+mod events {
+    #[derive(serde::Serialize, serde::Deserialize)]
+    pub struct Receipt;
+
+    #[derive(outbox::AggregateType)]
+    pub struct Order;
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct PaidPayload;
+
+#[derive(EventType)]
+#[outbox(aggregate = events::Order)]
+enum Capturing {
+    Paid(#[serde(default = "paid")] PaidPayload),
+    Received(events::Receipt),
+}
+
+fn paid() -> PaidPayload {
+    PaidPayload
+}
+
+#[derive(EventType)]
+struct Paid {
+    payload: PaidPayload,
+}
+
 mod std {}
 mod core {}
-mod serde {}
 mod serde_json {}
 mod inventory {}
 
