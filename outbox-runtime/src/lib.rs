@@ -2,13 +2,19 @@
 //! macros and re-exports everything that is public here.
 //!
 //! # Layout
-//! The modules follow the way of an event: [`event`] is what is said, [`listener`] is who hears it.
+//! The modules follow the way of an event: [`event`] is what is said, [`listener`] is who hears it,
+//! [`store`] is the only SQL.
 
 pub mod event;
 
 pub mod listener;
 
+pub mod store;
+
 mod clock;
+mod error;
+
+pub use error::Error;
 
 #[doc(hidden)]
 pub mod private;

@@ -37,6 +37,18 @@ pub(super) struct Parts {
     pub(super) delay: Option<Delay>,
 }
 
+/// What a row holds.
+pub(crate) struct StoredParts {
+    pub(crate) event_id: EventId,
+    pub(crate) event_type: String,
+    pub(crate) occurred_at: SystemTime,
+    pub(crate) aggregate_type: Option<String>,
+    pub(crate) aggregate_id: Option<String>,
+    pub(crate) tenant_id: Option<String>,
+    pub(crate) headers: Headers,
+    pub(crate) payload: String,
+}
+
 /// When an event may be delivered, if not at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delay {
@@ -61,6 +73,22 @@ impl EventEnvelope {
         payload: impl Into<String>,
     ) -> Result<Self, EventError> {
         Self::builder(event_type).payload_json(payload).build()
+    }
+
+    /// An envelope as it was stored. What a database holds was checked before, or is somebody's own
+    /// row; either way it is delivered as it stands.
+    pub(crate) fn stored(stored: StoredParts) -> Self {
+        Self::new(Parts {
+            event_id: stored.event_id,
+            event_type: EventName::stored(stored.event_type),
+            occurred_at: stored.occurred_at,
+            aggregate_type: stored.aggregate_type.map(AggregateName::stored).unwrap_or_default(),
+            aggregate_id: stored.aggregate_id,
+            tenant_id: stored.tenant_id,
+            headers: stored.headers,
+            payload: Payload::stored(stored.payload),
+            delay: None,
+        })
     }
 
     pub(super) fn new(parts: Parts) -> Self {

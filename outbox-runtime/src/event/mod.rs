@@ -12,6 +12,7 @@ mod status;
 mod text;
 
 pub use builder::{Dynamic, EnvelopeBuilder, IntoEnvelope, Typed, event};
+pub(crate) use envelope::StoredParts;
 pub use envelope::{Delay, EventEnvelope};
 pub use error::{EventError, Field};
 pub use headers::{Headers, MAX_HEADERS_BYTES};
@@ -22,4 +23,5 @@ pub use name::{
 };
 pub use payload::{MAX_PAYLOAD_BYTES, Payload};
 pub use status::{Mark, Status};
+
 pub use text::{MAX_AGGREGATE_ID_BYTES, MAX_TENANT_ID_BYTES};

@@ -31,6 +31,11 @@ macro_rules! name {
                 Self(Cow::Borrowed(name))
             }
 
+            /// A name that stands in a row.
+            pub(super) fn stored(name: String) -> Self {
+                Self(Cow::Owned(name))
+            }
+
             /// The name as stored.
             pub fn as_str(&self) -> &str {
                 &self.0

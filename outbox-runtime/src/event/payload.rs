@@ -41,6 +41,11 @@ impl Payload {
         Self::json(text)
     }
 
+    /// A payload that stands in a row.
+    pub(super) fn stored(text: String) -> Self {
+        Self(text.into())
+    }
+
     /// The JSON text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,0 +1,47 @@
+use thiserror::Error as ThisError;
+
+use crate::event::EventError;
+use crate::store::{SchemaError, TableError};
+
+/// What can go wrong while an outbox is used.
+#[derive(Debug, ThisError)]
+#[non_exhaustive]
+pub enum Error {
+    /// The event was refused; nothing was written, and the transaction is untouched.
+    #[error("the event was refused")]
+    Event(#[from] EventError),
+
+    /// The table's name was refused.
+    #[error(transparent)]
+    Table(#[from] TableError),
+
+    /// The table is missing, wrong, or of another version.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+
+    /// A `before_write` hook refused the events; nothing was written.
+    #[error("a writer hook refused the events")]
+    Hook(#[source] Box<dyn std::error::Error + Send + Sync>),
+
+    /// The database had ended the transaction before it was to be committed: a statement had failed
+    /// (a constraint on PostgreSQL, a deadlock on MySQL, `ON CONFLICT ROLLBACK` on SQLite) and the
+    /// failure was passed over. Everything in the transaction is rolled back; no event was written.
+    #[error("the transaction was lost before the commit: an earlier statement had ended it")]
+    TransactionLost,
+
+    /// The database failed.
+    #[error("the database failed while {doing}")]
+    Database {
+        /// What was being done.
+        doing: &'static str,
+        /// What the driver said.
+        source: sqlx::Error,
+    },
+}
+
+impl Error {
+    /// For `map_err`: what was being done when the driver failed.
+    pub(crate) fn database(doing: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
+        move |source| Self::Database { doing, source }
+    }
+}

@@ -1,0 +1,143 @@
+use std::future::Future;
+
+use sqlx::{Database, Pool, SqlStr};
+
+use super::batch::Arg;
+use super::dialect::Dialect;
+
+/// A database that an outbox can live in: SQLite, PostgreSQL, MySQL and MariaDB, each behind the
+/// feature of its name. Sealed.
+///
+/// The methods are what the store needs of a driver, stamped for each database by one macro, so that
+/// everything above is written once with the single bound `DB: Backend`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a database that an outbox can live in",
+    label = "known are `sqlx::Sqlite`, `sqlx::Postgres` and `sqlx::MySql`",
+    note = "turn on the feature of the database: `outbox = {{ version = \"..\", features = \
+            [\"postgres\"] }}` (or `sqlite`, `mysql`)"
+)]
+pub trait Backend: sealed::Sealed + Database + Sized {
+    #[doc(hidden)]
+    const DIALECT: &'static Dialect;
+
+    /// Runs a prepared statement.
+    #[doc(hidden)]
+    fn execute(
+        connection: &mut Self::Connection,
+        sql: SqlStr,
+        args: Vec<Arg>,
+    ) -> impl Future<Output = sqlx::Result<Done>> + Send;
+
+    /// Runs a prepared statement for its rows.
+    #[doc(hidden)]
+    fn fetch(
+        connection: &mut Self::Connection,
+        sql: SqlStr,
+        args: Vec<Arg>,
+    ) -> impl Future<Output = sqlx::Result<Vec<Self::Row>>> + Send;
+
+    /// Runs statements as they are, several at a time.
+    #[doc(hidden)]
+    fn run(
+        connection: &mut Self::Connection,
+        sql: SqlStr,
+    ) -> impl Future<Output = sqlx::Result<()>> + Send;
+
+    #[doc(hidden)]
+    fn int(row: &Self::Row, column: usize) -> sqlx::Result<Option<i64>>;
+
+    #[doc(hidden)]
+    fn text(row: &Self::Row, column: usize) -> sqlx::Result<Option<String>>;
+
+    /// Whether trying again is all there is to do: a deadlock, a lock that was not had in time.
+    #[doc(hidden)]
+    fn is_contention(error: &dyn sqlx::error::DatabaseError) -> bool;
+
+    /// What in-process writers of the same file share; `None` where the server orders its writers.
+    #[doc(hidden)]
+    fn file(pool: &Pool<Self>) -> Option<std::path::PathBuf>;
+}
+
+/// What a statement did.
+#[derive(Debug, Clone, Copy)]
+pub struct Done {
+    /// How many rows it touched.
+    pub rows: u64,
+    /// The last sequence that it assigned, where the driver tells.
+    pub last_sequence: Option<i64>,
+}
+
+pub(super) mod sealed {
+    pub trait Sealed {}
+}
+
+/// Implements [`Backend`] for one database.
+macro_rules! backend {
+    (
+        $database:ident, $dialect:expr,
+        arrays: |$values:ident| $bound:expr,
+        done: |$result:ident| $last:expr,
+        contention: |$error:ident| $contention:expr,
+        file: |$pool:ident| $file:expr $(,)?
+    ) => {
+        impl $crate::store::backend::sealed::Sealed for sqlx::$database {}
+
+        impl $crate::store::Backend for sqlx::$database {
+            const DIALECT: &'static $crate::store::dialect::Dialect = &$dialect;
+
+            async fn execute(
+                connection: &mut Self::Connection,
+                sql: sqlx::SqlStr,
+                args: Vec<$crate::store::batch::Arg>,
+            ) -> sqlx::Result<$crate::store::backend::Done> {
+                let $result = bind(sqlx::query(sql), args).execute(connection).await?;
+                let rows = $result.rows_affected();
+                Ok($crate::store::backend::Done { rows, last_sequence: $last })
+            }
+
+            async fn fetch(
+                connection: &mut Self::Connection,
+                sql: sqlx::SqlStr,
+                args: Vec<$crate::store::batch::Arg>,
+            ) -> sqlx::Result<Vec<Self::Row>> {
+                bind(sqlx::query(sql), args).fetch_all(connection).await
+            }
+
+            async fn run(connection: &mut Self::Connection, sql: sqlx::SqlStr) -> sqlx::Result<()> {
+                sqlx::raw_sql(sql).execute(connection).await.map(drop)
+            }
+
+            fn int(row: &Self::Row, column: usize) -> sqlx::Result<Option<i64>> {
+                sqlx::Row::try_get(row, column)
+            }
+
+            fn text(row: &Self::Row, column: usize) -> sqlx::Result<Option<String>> {
+                sqlx::Row::try_get(row, column)
+            }
+
+            fn is_contention($error: &dyn sqlx::error::DatabaseError) -> bool {
+                $contention
+            }
+
+            fn file($pool: &sqlx::Pool<Self>) -> Option<std::path::PathBuf> {
+                $file
+            }
+        }
+
+        type Query<'q> =
+            sqlx::query::Query<'q, sqlx::$database, <sqlx::$database as sqlx::Database>::Arguments>;
+
+        fn bind(query: Query<'_>, args: Vec<$crate::store::batch::Arg>) -> Query<'_> {
+            use $crate::store::batch::Arg;
+
+            args.into_iter().fold(query, |query, arg| match arg {
+                Arg::Int(value) => query.bind(value),
+                Arg::Text(value) => query.bind(value),
+                Arg::Ints($values) => query.bind($bound),
+                Arg::Texts($values) => query.bind($bound),
+            })
+        }
+    };
+}
+
+pub(super) use backend;

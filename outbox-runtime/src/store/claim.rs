@@ -1,0 +1,284 @@
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use sqlx::SqlStr;
+
+use super::batch::{Arg, Batch, Cell};
+use super::dialect::{Dialect, Locking};
+use super::row::{self, micros, span};
+use super::statements::{self, Statements};
+use super::{Backend, Claimed, Store, Undecodable};
+use crate::Error;
+
+/// For how long a node may keep a row without renewing it.
+#[derive(Debug, Clone, Copy)]
+pub struct Lease<'a> {
+    /// The node; unique for each start of a process.
+    pub owner: &'a str,
+    /// How long.
+    pub length: Duration,
+}
+
+/// The events that a process handles, ready to be asked for.
+#[derive(Debug, Clone)]
+pub struct Subscription {
+    only: Option<Only>,
+}
+
+#[derive(Debug, Clone)]
+struct Only {
+    pairs: Arc<[(String, String)]>,
+    claims: Arc<statements::Claims>,
+}
+
+impl Subscription {
+    /// Every event, known or not.
+    pub const ALL: Self = Self { only: None };
+
+    pub(super) fn claims<'a>(&'a self, sql: &'a Statements) -> &'a statements::Claims {
+        self.only.as_ref().map_or(&sql.claim_all, |only| &only.claims)
+    }
+
+    pub(super) fn args(&self, dialect: &Dialect) -> Vec<Arg> {
+        let Some(only) = &self.only else { return Vec::new() };
+        let pairs = only.pairs.iter();
+        if dialect.pairs_one_by_one {
+            return pairs
+                .flat_map(|(aggregate, event)| [aggregate.as_str().into(), event.as_str().into()])
+                .collect();
+        }
+        let text = |text: &String| Cell::Text(Some(text.clone()));
+        Batch::new(pairs.map(|(aggregate, event)| [text(aggregate), text(event)]))
+            .into_args(dialect.arrays)
+    }
+}
+
+/// What to claim.
+#[derive(Debug, Clone, Copy)]
+pub struct ClaimRequest<'a> {
+    /// Who claims, and for how long.
+    pub lease: Lease<'a>,
+    /// Which events.
+    pub subscription: &'a Subscription,
+    /// At most so many that were never tried.
+    pub fresh: usize,
+    /// At most so many that were.
+    pub retried: usize,
+    /// Where to begin: rows that were due earlier are not looked at.
+    pub floor: Option<SystemTime>,
+    /// Rows younger than this are left alone.
+    pub skip_recent: Duration,
+}
+
+/// What was claimed, in the order of due time and sequence.
+#[derive(Debug, Default)]
+pub struct Claims {
+    /// Rows to deliver.
+    pub rows: Vec<Claimed>,
+    /// Rows that cannot be read, to be marked dead.
+    pub undecodable: Vec<Undecodable>,
+    /// When the last of the fresh ones was due, if there were as many as asked for.
+    pub fresh_until: Option<SystemTime>,
+    /// When the last of the retried ones was due, if there were as many as asked for.
+    pub retried_until: Option<SystemTime>,
+}
+
+impl<DB: Backend> Store<DB> {
+    /// Makes the (aggregate, event) pairs that this process handles ready to be asked for. Without
+    /// any, nothing is claimed.
+    pub fn subscribe<'a>(
+        &self,
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Subscription {
+        let mut pairs: Vec<(String, String)> =
+            pairs.into_iter().map(|(a, e)| (a.to_owned(), e.to_owned())).collect();
+        if pairs.is_empty() {
+            // No row has an empty event type.
+            pairs.push((String::new(), String::new()));
+        }
+        let claims = statements::Claims::new(DB::DIALECT, &self.table, Some(pairs.len()));
+        Subscription { only: Some(Only { pairs: pairs.into(), claims: Arc::new(claims) }) }
+    }
+
+    /// Takes rows that are due, so that nobody else can before the lease ends. Fresh and retried
+    /// rows have limits of their own, so that failing events cannot crowd out new ones.
+    ///
+    /// # Errors
+    /// If the database fails; nothing is claimed then.
+    pub async fn claim(&self, request: ClaimRequest<'_>) -> Result<Claims, Error> {
+        let claims = request.subscription.claims(&self.sql);
+        let mut claimed = Claims::default();
+        claimed.fresh_until =
+            self.claim_status(&claims.fresh, request.fresh, &request, &mut claimed).await?;
+        claimed.retried_until =
+            self.claim_status(&claims.retried, request.retried, &request, &mut claimed).await?;
+        Ok(claimed)
+    }
+
+    async fn claim_status(
+        &self,
+        sql: &SqlStr,
+        limit: usize,
+        request: &ClaimRequest<'_>,
+        claimed: &mut Claims,
+    ) -> Result<Option<SystemTime>, Error> {
+        if limit == 0 {
+            return Ok(None);
+        }
+        let _pass = self.gate.pass().await;
+        let rows = super::retrying::<DB, _>("claiming events", async || match DB::DIALECT.claim {
+            Locking::AtOnce(_) => self.claim_at_once(sql, limit, request).await,
+            Locking::LockThenUpdate { .. } => self.lock_then_claim(sql, limit, request).await,
+        })
+        .await?;
+        // RETURNING gives no order.
+        let mut due: Vec<(i64, Result<Claimed, Undecodable>)> = rows;
+        due.sort_by_key(|(due_at, row)| {
+            let sequence = match row {
+                Ok(row) => row.sequence,
+                Err(row) => row.sequence,
+            };
+            (*due_at, sequence)
+        });
+        let until = (due.len() >= limit).then(|| due.last()).flatten();
+        let until = until.and_then(|(due_at, _)| row::time(*due_at));
+        for (_, row) in due {
+            match row {
+                Ok(row) => claimed.rows.push(row),
+                Err(row) => claimed.undecodable.push(row),
+            }
+        }
+        Ok(until)
+    }
+
+    async fn claim_at_once(
+        &self,
+        sql: &SqlStr,
+        limit: usize,
+        request: &ClaimRequest<'_>,
+    ) -> sqlx::Result<Vec<(i64, Result<Claimed, Undecodable>)>> {
+        let mut args = vec![
+            floor(request).into(),
+            span(request.skip_recent).into(),
+            count(limit).into(),
+            span(request.lease.length).into(),
+            request.lease.owner.into(),
+        ];
+        args.extend(request.subscription.args(DB::DIALECT));
+        let mut connection = self.pool.acquire().await?;
+        let rows = DB::fetch(&mut connection, sql.clone(), args).await?;
+        Ok(rows.iter().map(|row| (due_at::<DB>(row), row::read::<DB>(row))).collect())
+    }
+
+    async fn lock_then_claim(
+        &self,
+        sql: &SqlStr,
+        limit: usize,
+        request: &ClaimRequest<'_>,
+    ) -> sqlx::Result<Vec<(i64, Result<Claimed, Undecodable>)>> {
+        let mut args = vec![floor(request).into(), span(request.skip_recent).into()];
+        args.extend(request.subscription.args(DB::DIALECT));
+        args.push(count(limit).into());
+        let mut work = self.begin().await?;
+        let rows = DB::fetch(&mut work, sql.clone(), args).await?;
+        let mut claimed: Vec<_> =
+            rows.iter().map(|row| (due_at::<DB>(row), row::read::<DB>(row))).collect();
+        if let (false, Some(update)) = (claimed.is_empty(), &self.sql.claim_update) {
+            let lease = &request.lease;
+            let batch = Batch::new(claimed.iter().map(|(_, row)| {
+                let (sequence, token) = match row {
+                    Ok(row) => (row.sequence, row.token),
+                    Err(row) => (row.sequence, row.token),
+                };
+                [
+                    Cell::Int(Some(sequence)),
+                    Cell::Int(Some(token)),
+                    Cell::Text(Some(lease.owner.to_owned())),
+                    Cell::Int(Some(span(lease.length))),
+                ]
+            }));
+            DB::execute(&mut work, update.clone(), batch.into_args(DB::DIALECT.arrays)).await?;
+        }
+        work.commit().await?;
+        // The rows were read before they were claimed.
+        for (_, row) in &mut claimed {
+            match row {
+                Ok(row) => row.token += 1,
+                Err(row) => row.token += 1,
+            }
+        }
+        Ok(claimed)
+    }
+
+    /// Extends the lease of rows that are queued or running here. Gives those that were extended;
+    /// a row that is missing was lost, or is being marked at this very moment.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn renew(&self, lease: Lease<'_>, held: &[(i64, i64)]) -> Result<Vec<i64>, Error> {
+        if held.is_empty() {
+            return Ok(Vec::new());
+        }
+        let _pass = self.gate.pass().await;
+        super::retrying::<DB, _>("renewing leases", async || match DB::DIALECT.renew {
+            Locking::AtOnce(_) => {
+                let mut connection = self.pool.acquire().await?;
+                let args = self.renewal(lease, held);
+                let rows = DB::fetch(&mut connection, self.sql.renew.clone(), args).await?;
+                Ok(sequences::<DB>(&rows))
+            }
+            Locking::LockThenUpdate { .. } => {
+                let mut work = self.begin().await?;
+                let args = self.renewal(lease, held);
+                let rows = DB::fetch(&mut work, self.sql.renew.clone(), args).await?;
+                let renewed = sequences::<DB>(&rows);
+                if let (false, Some(update)) = (renewed.is_empty(), &self.sql.renew_update) {
+                    let length = span(lease.length);
+                    let batch = Batch::new(
+                        renewed
+                            .iter()
+                            .map(|sequence| [Cell::Int(Some(*sequence)), Cell::Int(Some(length))]),
+                    );
+                    let args = batch.into_args(DB::DIALECT.arrays);
+                    DB::execute(&mut work, update.clone(), args).await?;
+                }
+                work.commit().await?;
+                Ok(renewed)
+            }
+        })
+        .await
+    }
+
+    fn renewal(&self, lease: Lease<'_>, held: &[(i64, i64)]) -> Vec<Arg> {
+        let length = span(lease.length);
+        if DB::DIALECT.arrays {
+            let rows =
+                held.iter().map(|(row, token)| [Cell::Int(Some(*row)), Cell::Int(Some(*token))]);
+            let mut args = Batch::new(rows).into_args(true);
+            args.extend([lease.owner.into(), length.into()]);
+            return args;
+        }
+        let rows = held.iter().map(|(row, token)| {
+            let owner = Cell::Text(Some(lease.owner.to_owned()));
+            [Cell::Int(Some(*row)), Cell::Int(Some(*token)), owner, Cell::Int(Some(length))]
+        });
+        Batch::new(rows).into_args(false)
+    }
+}
+
+fn floor(request: &ClaimRequest<'_>) -> i64 {
+    request.floor.map_or(0, micros)
+}
+
+fn count(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// The column after those of the row.
+fn due_at<DB: Backend>(row: &DB::Row) -> i64 {
+    DB::int(row, row::WIDTH).ok().flatten().unwrap_or_default()
+}
+
+fn sequences<DB: Backend>(rows: &[DB::Row]) -> Vec<i64> {
+    rows.iter().filter_map(|row| DB::int(row, 0).ok().flatten()).collect()
+}

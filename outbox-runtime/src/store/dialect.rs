@@ -1,0 +1,116 @@
+//! What differs between the databases, as data.
+//!
+//! Statements are templates. `{table}` and `{index:x}` are the quoted names, `{now}` is the time of the
+//! statement, `{int:..}`, `{text:..}`, `{micros:..}`, `{time:..}`, `{later:..}` and `{earlier:..}` wrap
+//! an expression, `$1`, `$2`, … are arguments, each used once and in order.
+
+use super::Table;
+
+/// How a database is spoken to.
+#[derive(Debug)]
+pub struct Dialect {
+    pub(super) name: &'static str,
+    pub(super) quote: char,
+    /// `$1` as it stands, or `?`.
+    pub(super) numbered: bool,
+    /// A batch is one array for each column, or one JSON text.
+    pub(super) arrays: bool,
+    /// The time of the statement, not of the transaction.
+    pub(super) now: &'static str,
+    /// An integer column as 64 bits.
+    pub(super) int: Wrap,
+    /// A JSON column as text.
+    pub(super) text: Wrap,
+    /// A time as microseconds since 1970.
+    pub(super) micros: Wrap,
+    /// Microseconds since 1970 as a time.
+    pub(super) time: Wrap,
+    /// Microseconds from now, and before now.
+    pub(super) later: Wrap,
+    pub(super) earlier: Wrap,
+
+    /// Begins a transaction of the user's.
+    pub(super) begin: &'static str,
+    /// Begins one of ours.
+    pub(super) begin_work: &'static str,
+    /// Fails if the transaction that was begun is no longer there. PostgreSQL needs none: there every
+    /// statement fails in an aborted transaction.
+    pub(super) guard: Option<&'static str>,
+    /// The same in the middle of a transaction.
+    pub(super) probe: &'static str,
+
+    pub(super) insert: &'static str,
+    /// Whether `insert` returns (sequence, event id) of what it has inserted.
+    pub(super) insert_returns: bool,
+    pub(super) existing: &'static str,
+    pub(super) claim: Locking,
+    pub(super) renew: Locking,
+    pub(super) finish: &'static str,
+    pub(super) delete_done: &'static str,
+    pub(super) states: &'static str,
+    pub(super) purge: &'static [&'static str],
+    pub(super) replay_all: &'static str,
+    /// Restricts rows to (aggregate, event) pairs. `{each}` becomes `pair`, as often as there are
+    /// pairs where they are bound one by one.
+    pub(super) pairs: &'static str,
+    pub(super) pair: &'static str,
+    pub(super) pairs_one_by_one: bool,
+    pub(super) estimate_done: &'static str,
+}
+
+/// What comes before and after an expression.
+pub(super) type Wrap = (&'static str, &'static str);
+
+/// How rows are taken without waiting for those that others hold: in one statement, or by locking
+/// them first.
+#[derive(Debug)]
+pub(super) enum Locking {
+    AtOnce(&'static str),
+    LockThenUpdate { lock: &'static str, update: &'static str },
+}
+
+impl Dialect {
+    /// Fills in a template.
+    pub(super) fn render(&self, template: &str, table: &Table) -> String {
+        let mut sql =
+            template.replace("{table}", &table.quoted(self.quote)).replace("{now}", self.now);
+        while let Some(start) = sql.find("{index:") {
+            let end = start + sql[start..].find('}').unwrap_or(sql.len() - start - 1);
+            let index = table.derived(&sql[start + "{index:".len()..end]);
+            sql.replace_range(start..=end, &format!("{0}{index}{0}", self.quote));
+        }
+        let wraps = [
+            ("{int:", self.int),
+            ("{text:", self.text),
+            ("{micros:", self.micros),
+            ("{time:", self.time),
+            ("{later:", self.later),
+            ("{earlier:", self.earlier),
+        ];
+        for (opening, (before, after)) in wraps {
+            while let Some(start) = sql.find(opening) {
+                let end = start + sql[start..].find('}').unwrap_or(sql.len() - start - 1);
+                let inner = &sql[start + opening.len()..end];
+                let wrapped = format!("{before}{inner}{after}");
+                sql.replace_range(start..=end, &wrapped);
+            }
+        }
+        if self.numbered { sql } else { with_question_marks(&sql) }
+    }
+}
+
+/// `$1` becomes `?`.
+fn with_question_marks(sql: &str) -> String {
+    let mut result = String::with_capacity(sql.len());
+    let mut rest = sql;
+    while let Some(dollar) = rest.find('$') {
+        result.push_str(&rest[..dollar]);
+        rest = &rest[dollar + 1..];
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+        // `'$[0]'` is a JSON path.
+        result.push_str(if digits == 0 { "$" } else { "?" });
+        rest = &rest[digits..];
+    }
+    result.push_str(rest);
+    result
+}

@@ -1,0 +1,201 @@
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use super::batch::{Arg, Batch, Cell};
+use super::row::span;
+use super::{Backend, Store};
+use crate::Error;
+
+/// The result of one delivery.
+#[derive(Debug, Clone)]
+pub struct Finish {
+    /// The row.
+    pub sequence: i64,
+    /// The token under which it was claimed.
+    pub token: i64,
+    /// What became of it.
+    pub result: Finished,
+}
+
+/// What became of a delivery.
+#[derive(Debug, Clone)]
+pub enum Finished {
+    /// Delivered.
+    Done,
+    /// Failed; to be tried again.
+    Retry {
+        /// How many attempts have failed, this one included.
+        attempts: u32,
+        /// How long to wait.
+        delay: Duration,
+        /// Why.
+        error: String,
+    },
+    /// Failed for good.
+    Dead {
+        /// How many attempts have failed, this one included.
+        attempts: u32,
+        /// Why.
+        error: String,
+    },
+    /// To be tried later; no attempt is spent.
+    Deferred {
+        /// How long to wait.
+        delay: Duration,
+    },
+    /// Not tried; due at once.
+    Released,
+}
+
+/// What happens to a row that is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Completion {
+    /// It stays until it is purged.
+    #[default]
+    Keep,
+    /// It is deleted at once.
+    Delete,
+}
+
+/// The longest error text, in characters.
+const MAX_ERROR_CHARS: usize = 4_000;
+
+impl<DB: Backend> Store<DB> {
+    /// Records results, all in one statement. Each applies only if the row is still claimed under its
+    /// token by this owner and not finished; what has moved on is left alone.
+    ///
+    /// Gives the sequences of stale results. A result that was recorded before, its acknowledgement
+    /// lost, is not stale: it is there.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn finish(
+        &self,
+        owner: &str,
+        results: &[Finish],
+        completion: Completion,
+    ) -> Result<Vec<i64>, Error> {
+        let deleted = |finish: &&Finish| {
+            completion == Completion::Delete && matches!(finish.result, Finished::Done)
+        };
+        let (gone, kept): (Vec<&Finish>, Vec<&Finish>) = results.iter().partition(deleted);
+        let mut stale = Vec::new();
+        if !kept.is_empty() {
+            let args = || updates(&kept, owner, DB::DIALECT.arrays);
+            let applied = self.record(self.sql.finish.clone(), args).await?;
+            if applied < kept.len() as u64 {
+                stale.extend(self.stale(&kept, Absent::Stale).await?);
+            }
+        }
+        if !gone.is_empty() {
+            let args = || deletions(&gone, owner, DB::DIALECT.arrays);
+            let applied = self.record(self.sql.delete_done.clone(), args).await?;
+            if applied < gone.len() as u64 {
+                stale.extend(self.stale(&gone, Absent::Applied).await?);
+            }
+        }
+        Ok(stale)
+    }
+
+    async fn record(&self, sql: sqlx::SqlStr, args: impl Fn() -> Vec<Arg>) -> Result<u64, Error> {
+        let _pass = self.gate.pass().await;
+        super::retrying::<DB, _>("recording results", async || {
+            let mut connection = self.pool.acquire().await?;
+            DB::execute(&mut connection, sql.clone(), args()).await
+        })
+        .await
+        .map(|done| done.rows)
+    }
+
+    /// Looks again at a batch of which not every result applied: under its own token and unlocked,
+    /// a row bears our own mark; anything else has moved on.
+    async fn stale(&self, results: &[&Finish], absent: Absent) -> Result<Vec<i64>, Error> {
+        let sequences = results.iter().map(|finish| Some(finish.sequence)).collect();
+        let mut connection =
+            self.pool.acquire().await.map_err(Error::database("checking results"))?;
+        let rows = DB::fetch(&mut connection, self.sql.states.clone(), vec![Arg::Ints(sequences)])
+            .await
+            .map_err(Error::database("checking results"))?;
+        let mut unlocked: HashMap<i64, i64> = HashMap::new();
+        let mut present: HashSet<i64> = HashSet::new();
+        for row in &rows {
+            let (Ok(Some(sequence)), Ok(Some(token))) = (DB::int(row, 0), DB::int(row, 1)) else {
+                continue;
+            };
+            present.insert(sequence);
+            if matches!(DB::text(row, 2), Ok(None)) {
+                unlocked.insert(sequence, token);
+            }
+        }
+        let is_stale = |finish: &&&Finish| match absent {
+            Absent::Applied => present.contains(&finish.sequence),
+            Absent::Stale => unlocked.get(&finish.sequence) != Some(&finish.token),
+        };
+        Ok(results.iter().filter(is_stale).map(|finish| finish.sequence).collect())
+    }
+}
+
+/// What it means that a row is not there.
+#[derive(Clone, Copy)]
+enum Absent {
+    Applied,
+    Stale,
+}
+
+fn updates(results: &[&Finish], owner: &str, arrays: bool) -> Vec<Arg> {
+    let rows = results.iter().map(|finish| {
+        let (mark, attempts, wait, error) = match &finish.result {
+            Finished::Done => (1, None, Duration::ZERO, None),
+            Finished::Retry { attempts, delay, error } => {
+                (2, Some(*attempts), *delay, Some(error_text(error)))
+            }
+            Finished::Dead { attempts, error } => {
+                (3, Some(*attempts), Duration::ZERO, Some(error_text(error)))
+            }
+            Finished::Deferred { delay } => (4, None, *delay, None),
+            Finished::Released => (5, None, Duration::ZERO, None),
+        };
+        [
+            Cell::Int(Some(finish.sequence)),
+            Cell::Int(Some(finish.token)),
+            Cell::Int(Some(mark)),
+            Cell::Int(attempts.map(i64::from)),
+            Cell::Int(Some(span(wait))),
+            Cell::Text(error),
+        ]
+    });
+    let mut args = Batch::new(rows).into_args(arrays);
+    args.push(owner.into());
+    args
+}
+
+fn deletions(results: &[&Finish], owner: &str, arrays: bool) -> Vec<Arg> {
+    let rows = results
+        .iter()
+        .map(|finish| [Cell::Int(Some(finish.sequence)), Cell::Int(Some(finish.token))]);
+    let mut args = Batch::new(rows).into_args(arrays);
+    args.push(owner.into());
+    args
+}
+
+/// An error's text as it can be stored anywhere: without control characters, and not too long.
+fn error_text(error: &str) -> String {
+    error
+        .chars()
+        .map(|letter| if letter.is_whitespace() { ' ' } else { letter })
+        .filter(|letter| !letter.is_control())
+        .take(MAX_ERROR_CHARS)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_texts_can_be_stored_anywhere() {
+        assert_eq!(error_text("a\0b\nc\u{7f}\u{1b}[31md"), "ab c[31md");
+        assert_eq!(error_text(&"ü".repeat(1 << 20)).chars().count(), 4_000);
+        assert_eq!(error_text(""), "");
+    }
+}

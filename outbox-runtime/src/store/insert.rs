@@ -1,0 +1,243 @@
+use std::collections::HashMap;
+
+use super::batch::{Arg, Batch, Cell};
+use super::claim::Lease;
+use super::row::{micros, span};
+use super::{Backend, Store};
+use crate::Error;
+use crate::event::{Delay, EventEnvelope};
+
+/// An event to be inserted.
+#[derive(Debug, Clone, Copy)]
+pub struct NewRow<'a> {
+    /// The event.
+    pub envelope: &'a EventEnvelope,
+    /// Whether a worker of this node waits for it.
+    pub seated: Seated<'a>,
+}
+
+/// Whether a row is inserted due, or already claimed by this node.
+#[derive(Debug, Clone, Copy)]
+pub enum Seated<'a> {
+    /// Due now, or when its delay ends; for any poller.
+    No,
+    /// Claimed with token 1: no poller can take it.
+    Yes(Lease<'a>),
+}
+
+/// What became of an event that was inserted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inserted {
+    /// The row.
+    pub sequence: i64,
+    /// The id existed already; the row is the first one's.
+    pub duplicate: bool,
+}
+
+/// The most that goes into one statement.
+const CHUNK_ROWS: usize = 500;
+const CHUNK_BYTES: usize = 8 * 1024 * 1024;
+
+impl<DB: Backend> Store<DB> {
+    /// Inserts events on the connection of the business transaction. An id that exists already is
+    /// no error and no second row.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn insert(
+        &self,
+        connection: &mut DB::Connection,
+        rows: &[NewRow<'_>],
+    ) -> Result<Vec<Inserted>, Error> {
+        let mut inserted = Vec::with_capacity(rows.len());
+        let mut rest = rows;
+        while !rest.is_empty() {
+            let (chunk, later) = rest.split_at(chunk_length(rest));
+            inserted.extend(self.insert_chunk(connection, chunk).await?);
+            rest = later;
+        }
+        Ok(inserted)
+    }
+
+    async fn insert_chunk(
+        &self,
+        connection: &mut DB::Connection,
+        rows: &[NewRow<'_>],
+    ) -> Result<Vec<Inserted>, Error> {
+        let mut fresh: Vec<&NewRow<'_>> = Vec::with_capacity(rows.len());
+        let mut seen: HashMap<&str, ()> = HashMap::with_capacity(rows.len());
+        let ids: Vec<_> = rows.iter().map(|row| row.envelope.event_id()).collect();
+        for (row, id) in rows.iter().zip(&ids) {
+            if seen.insert(id.as_str(), ()).is_none() {
+                fresh.push(row);
+            }
+        }
+        let sequences = if DB::DIALECT.insert_returns {
+            self.insert_returning(connection, &fresh).await?
+        } else {
+            self.insert_then_look(connection, &fresh).await?
+        };
+        let mut first = HashMap::with_capacity(rows.len());
+        Ok(ids
+            .iter()
+            .map(|id| {
+                let known = sequences.get(id.as_str()).copied();
+                let Inserted { sequence, duplicate } =
+                    known.unwrap_or(Inserted { sequence: 0, duplicate: true });
+                let again = first.insert(id.as_str(), ()).is_some();
+                Inserted { sequence, duplicate: duplicate || again }
+            })
+            .collect())
+    }
+
+    /// The statement skips what exists and returns what it has inserted.
+    async fn insert_returning(
+        &self,
+        connection: &mut DB::Connection,
+        rows: &[&NewRow<'_>],
+    ) -> Result<HashMap<String, Inserted>, Error> {
+        let failed = || Error::database("inserting events");
+        let args = arguments(rows).into_args(DB::DIALECT.arrays);
+        let returned = DB::fetch(connection, self.sql.insert.clone(), args).await;
+        let mut sequences = by_event_id::<DB>(returned.map_err(failed())?, false);
+        if sequences.len() < rows.len() {
+            let missing = rows
+                .iter()
+                .map(|row| row.envelope.event_id().to_string())
+                .filter(|id| !sequences.contains_key(id));
+            let existing = self.existing(connection, missing.collect()).await.map_err(failed())?;
+            sequences.extend(existing);
+        }
+        Ok(sequences)
+    }
+
+    /// The statement fails if any id exists; the rest is then inserted without those. Another
+    /// transaction may add one in between, so this is tried a few times.
+    async fn insert_then_look(
+        &self,
+        connection: &mut DB::Connection,
+        rows: &[&NewRow<'_>],
+    ) -> Result<HashMap<String, Inserted>, Error> {
+        const TRIES: u32 = 5;
+        let failed = || Error::database("inserting events");
+        let ids = |rows: &[&NewRow<'_>]| -> Vec<String> {
+            rows.iter().map(|row| row.envelope.event_id().to_string()).collect()
+        };
+        let mut fresh = rows.to_vec();
+        let mut duplicates = HashMap::new();
+        for attempt in 1.. {
+            if fresh.is_empty() {
+                break;
+            }
+            let args = arguments(&fresh).into_args(DB::DIALECT.arrays);
+            match DB::execute(connection, self.sql.insert.clone(), args).await {
+                Ok(done) => {
+                    if let ([row], Some(sequence)) = (fresh.as_slice(), done.last_sequence) {
+                        let inserted = Inserted { sequence, duplicate: false };
+                        duplicates.insert(row.envelope.event_id().to_string(), inserted);
+                        break;
+                    }
+                    let found = self.existing(connection, ids(&fresh)).await.map_err(failed())?;
+                    duplicates.extend(
+                        found
+                            .into_iter()
+                            .map(|(id, inserted)| (id, Inserted { duplicate: false, ..inserted })),
+                    );
+                    break;
+                }
+                Err(sqlx::Error::Database(error))
+                    if error.is_unique_violation() && attempt < TRIES =>
+                {
+                    let found = self.existing(connection, ids(&fresh)).await.map_err(failed())?;
+                    fresh.retain(|row| !found.contains_key(row.envelope.event_id().as_str()));
+                    duplicates.extend(found);
+                }
+                Err(error) => return Err(failed()(error)),
+            }
+        }
+        Ok(duplicates)
+    }
+
+    async fn existing(
+        &self,
+        connection: &mut DB::Connection,
+        ids: Vec<String>,
+    ) -> sqlx::Result<HashMap<String, Inserted>> {
+        let ids = Arg::Texts(ids.into_iter().map(Some).collect());
+        let rows = DB::fetch(connection, self.sql.existing.clone(), vec![ids]).await?;
+        Ok(by_event_id::<DB>(rows, true))
+    }
+
+    /// Claims a row that was inserted due, if nobody has touched it since; gives whether it did.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn claim_inserted(
+        &self,
+        sequence: i64,
+        envelope: &EventEnvelope,
+        lease: Lease<'_>,
+    ) -> Result<bool, Error> {
+        let _pass = self.gate.pass().await;
+        let args = || {
+            let event_id = envelope.event_id().to_string();
+            vec![span(lease.length).into(), lease.owner.into(), sequence.into(), event_id.into()]
+        };
+        super::retrying::<DB, _>("claiming an inserted event", async || {
+            let mut connection = self.pool.acquire().await?;
+            DB::execute(&mut connection, self.sql.claim_one.clone(), args()).await
+        })
+        .await
+        .map(|done| done.rows == 1)
+    }
+}
+
+fn by_event_id<DB: Backend>(rows: Vec<DB::Row>, duplicate: bool) -> HashMap<String, Inserted> {
+    rows.iter()
+        .filter_map(|row| {
+            let sequence = DB::int(row, 0).ok()??;
+            Some((DB::text(row, 1).ok()??, Inserted { sequence, duplicate }))
+        })
+        .collect()
+}
+
+fn chunk_length(rows: &[NewRow<'_>]) -> usize {
+    let mut bytes = 0;
+    let fits = |row: &&NewRow<'_>| {
+        bytes += row.envelope.payload().len();
+        bytes <= CHUNK_BYTES
+    };
+    // At least one, however large.
+    rows.iter().take(CHUNK_ROWS).take_while(fits).count().max(1)
+}
+
+fn arguments(rows: &[&NewRow<'_>]) -> Batch {
+    let text = |text: &str| Cell::Text(Some(text.to_owned()));
+    let optional = |text: Option<&str>| Cell::Text(text.map(str::to_owned));
+    Batch::new(rows.iter().map(|row| {
+        let NewRow { envelope, seated } = row;
+        let (owner, token, wait) = match seated {
+            Seated::Yes(lease) => (Some(lease.owner), 1, lease.length),
+            Seated::No => (None, 0, std::time::Duration::ZERO),
+        };
+        let (until, wait) = match envelope.delay() {
+            Some(Delay::Until(time)) => (Some(micros(time)), wait),
+            Some(Delay::For(delay)) => (None, delay),
+            None => (None, wait),
+        };
+        [
+            text(envelope.event_id().as_str()),
+            text(envelope.event_type()),
+            text(envelope.aggregate_type()),
+            optional(envelope.aggregate_id()),
+            optional(envelope.tenant_id()),
+            text(envelope.payload().as_str()),
+            Cell::Text(envelope.headers().to_json()),
+            Cell::Int(Some(micros(envelope.occurred_at()))),
+            Cell::Int(until),
+            Cell::Int(Some(span(wait))),
+            optional(owner),
+            Cell::Int(Some(token)),
+        ]
+    }))
+}

@@ -1,0 +1,119 @@
+//! The only SQL: one table, three databases.
+//!
+//! # Layout
+//! [`Table`] is the checked name. A [`Dialect`](dialect::Dialect) holds what differs between the
+//! databases as templates, [`Statements`](statements::Statements) renders them once for a table, and
+//! [`Backend`] is what is needed of a driver. The operations are methods of [`Store`], each for a whole
+//! batch, one file for each group: `insert`, `claim`, `finish`, `dead`, `purge`, `stats`, `schema`.
+//!
+//! Times that decide anything are the database's, at the statement. A lease is a visibility time-out:
+//! claiming moves `available_at` forward, so that claimed rows leave the head of the index, and an
+//! expired lease is simply due again.
+
+pub(crate) mod backend;
+mod batch;
+mod claim;
+mod dead;
+mod dialect;
+mod finish;
+mod gate;
+mod insert;
+mod purge;
+mod row;
+mod schema;
+mod statements;
+mod stats;
+mod table;
+
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+pub use backend::Backend;
+pub use claim::{ClaimRequest, Claims, Lease, Subscription};
+pub use dead::{DeadEvent, DeadFilter};
+pub use finish::{Completion, Finish, Finished};
+pub use insert::{Inserted, NewRow, Seated};
+pub use row::{Claimed, Undecodable};
+pub use schema::{SchemaError, migrate, migration_sql};
+pub use stats::Stats;
+pub use table::{DEFAULT_TABLE, Table, TableError};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::{Pool, Transaction};
+
+use crate::Error;
+use gate::Gate;
+use statements::Statements;
+
+/// How often a statement is tried when others are in the way.
+const CONTENTION_TRIES: u32 = 8;
+
+/// One outbox's table on one database.
+#[derive(Debug)]
+pub struct Store<DB: Backend> {
+    pool: Pool<DB>,
+    table: Table,
+    sql: Arc<Statements>,
+    gate: Gate,
+}
+
+impl<DB: Backend> Clone for Store<DB> {
+    fn clone(&self) -> Self {
+        Self {
+            pool: self.pool.clone(),
+            table: self.table.clone(),
+            sql: Arc::clone(&self.sql),
+            gate: self.gate.clone(),
+        }
+    }
+}
+
+impl<DB: Backend> Store<DB> {
+    /// The store of a table. Nothing is asked of the database yet.
+    pub fn new(pool: Pool<DB>, table: Table) -> Self {
+        let sql = Arc::new(Statements::new(DB::DIALECT, &table));
+        let gate = Gate::of(DB::file(&pool));
+        Self { pool, table, sql, gate }
+    }
+
+    /// The table's name.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &Pool<DB> {
+        &self.pool
+    }
+
+    /// Begins a transaction of our own.
+    async fn begin(&self) -> sqlx::Result<Transaction<'static, DB>> {
+        self.pool.begin_with(self.sql.begin_work.clone()).await
+    }
+}
+
+/// Tries again while others are in the way.
+async fn retrying<DB: Backend, T>(
+    doing: &'static str,
+    mut attempt: impl AsyncFnMut() -> sqlx::Result<T>,
+) -> Result<T, Error> {
+    let mut tries = 1;
+    loop {
+        match attempt().await {
+            Err(sqlx::Error::Database(error))
+                if tries < CONTENTION_TRIES && DB::is_contention(&*error) =>
+            {
+                let pause = Duration::from_millis(u64::from(tries) * 2 + rand::random_range(0..8));
+                tokio::time::sleep(pause).await;
+                tries += 1;
+            }
+            result => return result.map_err(Error::database(doing)),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! MySQL and MariaDB: only what both understand. Batches travel as one JSON text through
+//! `JSON_TABLE`; rows are locked first and updated then, in one READ COMMITTED transaction.
+
+use super::backend::backend;
+use super::dialect::{Dialect, Locking};
+
+backend! {
+    MySql, DIALECT,
+    arrays: |values| serde_json::to_string(&values).unwrap_or_default(),
+    done: |result| i64::try_from(result.last_insert_id()).ok(),
+    contention: |error| {
+        error
+            .try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>()
+            .is_some_and(|error| matches!(error.number(), 1205 | 1213))
+    },
+    file: |_pool| None,
+}
+
+pub(super) const DIALECT: Dialect = Dialect {
+    name: "MySQL",
+    quote: '`',
+    numbered: false,
+    arrays: false,
+    now: "UTC_TIMESTAMP(6)",
+    int: ("CAST(", " AS SIGNED)"),
+    text: ("", ""),
+    micros: ("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ", ")"),
+    time: ("TIMESTAMPADD(MICROSECOND, ", ", '1970-01-01 00:00:00.000000')"),
+    later: ("TIMESTAMPADD(MICROSECOND, ", ", UTC_TIMESTAMP(6))"),
+    earlier: ("TIMESTAMPADD(MICROSECOND, -", ", UTC_TIMESTAMP(6))"),
+
+    begin: "START TRANSACTION; SAVEPOINT outbox_tx",
+    begin_work: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION",
+    guard: Some("RELEASE SAVEPOINT outbox_tx"),
+    probe: "RELEASE SAVEPOINT outbox_tx; SAVEPOINT outbox_tx",
+
+    insert: "\
+        INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \
+            headers, created_at, available_at, locked_by, locked_at, claim_token, status, attempts) \
+        SELECT new.event_id, new.event_type, new.aggregate_type, new.aggregate_id, new.tenant_id, \
+            new.payload, new.headers, {time:new.created}, \
+            CASE WHEN new.until IS NULL THEN {later:new.wait} ELSE {time:new.until} END, \
+            new.owner, CASE WHEN new.owner IS NULL THEN NULL ELSE {now} END, new.token, 0, 0 \
+        FROM JSON_TABLE($1, '$[*]' COLUMNS (place FOR ORDINALITY, \
+            event_id VARCHAR(36) PATH '$[0]', event_type VARCHAR(128) PATH '$[1]', \
+            aggregate_type VARCHAR(64) PATH '$[2]', aggregate_id VARCHAR(128) PATH '$[3]', \
+            tenant_id VARCHAR(64) PATH '$[4]', payload LONGTEXT PATH '$[5]', \
+            headers LONGTEXT PATH '$[6]', created BIGINT PATH '$[7]', until BIGINT PATH '$[8]', \
+            wait BIGINT PATH '$[9]', owner VARCHAR(128) PATH '$[10]', token BIGINT PATH '$[11]' \
+        )) AS new ORDER BY new.place",
+    insert_returns: false,
+    existing: "\
+        SELECT {int:row.sequence}, row.event_id FROM {table} AS row \
+        JOIN JSON_TABLE($1, '$[*]' COLUMNS (event_id VARCHAR(36) CHARACTER SET ascii PATH '$')) AS ours \
+            ON row.event_id = ours.event_id LOCK IN SHARE MODE",
+    claim: Locking::LockThenUpdate {
+        lock: "\
+            SELECT {columns}, {micros:available_at} FROM {table} AS row \
+            WHERE status = {status} AND available_at <= {now} \
+                AND available_at >= {time:$1} AND created_at <= {earlier:$2} {pairs} \
+            ORDER BY available_at, sequence LIMIT $3 FOR UPDATE SKIP LOCKED",
+        update: "\
+            UPDATE {table} AS row JOIN JSON_TABLE($1, '$[*]' COLUMNS ( \
+                sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]', owner VARCHAR(128) PATH '$[2]', \
+                lease BIGINT PATH '$[3]')) AS ours ON row.sequence = ours.sequence \
+            SET row.takeovers = row.takeovers + (row.locked_by IS NOT NULL), \
+                row.available_at = {later:ours.lease}, row.locked_by = ours.owner, \
+                row.locked_at = {now}, row.claim_token = row.claim_token + 1 \
+            WHERE row.status IN (0, 2) AND row.claim_token = ours.token",
+    },
+    renew: Locking::LockThenUpdate {
+        lock: "\
+            SELECT {int:row.sequence} FROM {table} AS row \
+            JOIN JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
+                token BIGINT PATH '$[1]', owner VARCHAR(128) PATH '$[2]')) AS ours \
+                ON row.sequence = ours.sequence \
+            WHERE row.claim_token = ours.token AND row.locked_by = ours.owner \
+                AND row.status IN (0, 2) FOR UPDATE SKIP LOCKED",
+        update: "\
+            UPDATE {table} AS row JOIN JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
+                lease BIGINT PATH '$[1]')) AS ours ON row.sequence = ours.sequence \
+            SET row.available_at = {later:ours.lease}",
+    },
+    finish: "\
+        UPDATE {table} AS row JOIN JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
+            token BIGINT PATH '$[1]', mark INT PATH '$[2]', attempts INT PATH '$[3]', \
+            wait BIGINT PATH '$[4]', error LONGTEXT PATH '$[5]')) AS outcome \
+            ON row.sequence = outcome.sequence \
+        SET row.available_at = CASE WHEN outcome.mark IN (1, 3) THEN row.available_at \
+                ELSE {later:outcome.wait} END, \
+            row.attempts = COALESCE(outcome.attempts, row.attempts), \
+            row.done_at = CASE WHEN outcome.mark IN (1, 3) THEN {now} ELSE row.done_at END, \
+            row.last_error = COALESCE(outcome.error, row.last_error), \
+            row.takeovers = CASE WHEN outcome.mark = 5 THEN row.takeovers ELSE 0 END, \
+            row.locked_by = NULL, row.locked_at = NULL, \
+            row.status = CASE outcome.mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 5 THEN row.status \
+                ELSE 2 END \
+        WHERE row.claim_token = outcome.token AND row.locked_by = $2 AND row.status IN (0, 2)",
+    delete_done: "\
+        DELETE row FROM {table} AS row JOIN JSON_TABLE($1, '$[*]' COLUMNS ( \
+            sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]')) AS outcome \
+            ON row.sequence = outcome.sequence \
+        WHERE row.claim_token = outcome.token AND row.locked_by = $2 AND row.status IN (0, 2)",
+    states: "\
+        SELECT {int:row.sequence}, {int:row.claim_token}, row.locked_by FROM {table} AS row \
+        JOIN JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \
+            ON row.sequence = ours.sequence",
+    purge: &[
+        "DELETE FROM {table} WHERE status = {status} AND done_at < {earlier:$1} \
+         ORDER BY done_at LIMIT $2",
+        "DELETE FROM {table} WHERE status = {status} AND done_at IS NULL \
+         AND created_at < {earlier:$1} LIMIT $2",
+    ],
+    replay_all: "\
+        UPDATE {table} AS row JOIN JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \
+            ON row.sequence = ours.sequence \
+        SET row.attempts = 0, row.takeovers = 0, row.available_at = {now}, row.done_at = NULL, \
+            row.last_error = NULL, row.locked_by = NULL, row.locked_at = NULL, \
+            row.claim_token = row.claim_token + 1, row.status = 0 \
+        WHERE row.status = 3",
+    pairs: "AND (COALESCE(aggregate_type, '__GLOBAL__'), event_type) IN ({each})",
+    pair: "($1, $1)",
+    pairs_one_by_one: true,
+    estimate_done: "\
+        SELECT CAST(table_rows AS SIGNED) FROM information_schema.tables \
+        WHERE table_name = $1 AND table_schema = COALESCE($2, DATABASE())",
+};

@@ -1,0 +1,107 @@
+//! PostgreSQL: arrays and `unnest`, so that one prepared statement serves a batch of any size;
+//! materialised CTEs, so that no planner updates more rows than were locked.
+
+use super::backend::backend;
+use super::dialect::{Dialect, Locking};
+
+backend! {
+    Postgres, DIALECT,
+    arrays: |values| values,
+    done: |_result| None,
+    contention: |error| matches!(error.code().as_deref(), Some("40001" | "40P01" | "55P03")),
+    file: |_pool| None,
+}
+
+pub(super) const DIALECT: Dialect = Dialect {
+    name: "PostgreSQL",
+    quote: '"',
+    numbered: true,
+    arrays: true,
+    now: "statement_timestamp()",
+    int: ("(", ")::bigint"),
+    text: ("(", ")::text"),
+    micros: ("(extract(epoch from ", ") * 1000000)::bigint"),
+    time: ("(timestamptz 'epoch' + ", " * interval '1 microsecond')"),
+    later: ("(statement_timestamp() + ", " * interval '1 microsecond')"),
+    earlier: ("(statement_timestamp() - ", " * interval '1 microsecond')"),
+
+    begin: "BEGIN",
+    begin_work: "BEGIN ISOLATION LEVEL READ COMMITTED",
+    guard: None,
+    probe: "SELECT 1",
+
+    insert: "\
+        INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \
+            headers, created_at, available_at, locked_by, locked_at, claim_token, status, attempts) \
+        SELECT event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload::json, \
+            headers::json, {time:created}, \
+            CASE WHEN until IS NULL THEN {later:wait} ELSE {time:until} END, \
+            owner, CASE WHEN owner IS NULL THEN NULL ELSE {now} END, token, 0, 0 \
+        FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], \
+            $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[]) \
+            WITH ORDINALITY AS new(event_id, event_type, aggregate_type, aggregate_id, tenant_id, \
+            payload, headers, created, until, wait, owner, token, place) \
+        ORDER BY place \
+        ON CONFLICT (event_id) DO NOTHING \
+        RETURNING sequence, event_id::text",
+    insert_returns: true,
+    existing: "SELECT sequence, event_id::text FROM {table} WHERE event_id = ANY($1::text[])",
+    claim: Locking::AtOnce(
+        "WITH due AS MATERIALIZED ( \
+            SELECT sequence, available_at FROM {table} \
+            WHERE status IN (0, 2) AND status = {status} AND available_at <= {now} \
+                AND available_at >= {time:$1} AND created_at <= {earlier:$2} {pairs} \
+            ORDER BY available_at, sequence LIMIT $3 FOR UPDATE SKIP LOCKED) \
+        UPDATE {table} AS row SET available_at = {later:$4}, locked_by = $5, locked_at = {now}, \
+            claim_token = claim_token + 1, \
+            takeovers = takeovers + CASE WHEN locked_by IS NULL THEN 0 ELSE 1 END \
+        FROM due WHERE row.sequence = due.sequence \
+        RETURNING {columns}, {micros:due.available_at}",
+    ),
+    renew: Locking::AtOnce(
+        "WITH held AS MATERIALIZED ( \
+            SELECT row.sequence FROM {table} AS row \
+            JOIN unnest($1::bigint[], $2::bigint[]) AS ours(sequence, token) \
+                ON row.sequence = ours.sequence AND row.claim_token = ours.token \
+            WHERE row.locked_by = $3 AND row.status IN (0, 2) FOR UPDATE OF row SKIP LOCKED) \
+        UPDATE {table} AS row SET available_at = {later:$4} \
+        FROM held WHERE row.sequence = held.sequence RETURNING row.sequence",
+    ),
+    finish: "\
+        UPDATE {table} AS row SET \
+            status = CASE mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 5 THEN row.status ELSE 2 END, \
+            attempts = COALESCE(outcome.attempts, row.attempts), \
+            available_at = CASE WHEN mark IN (1, 3) THEN row.available_at ELSE {later:wait} END, \
+            done_at = CASE WHEN mark IN (1, 3) THEN {now} ELSE row.done_at END, \
+            last_error = COALESCE(error, row.last_error), \
+            takeovers = CASE WHEN mark = 5 THEN row.takeovers ELSE 0 END, \
+            locked_by = NULL, locked_at = NULL \
+        FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[]) \
+            AS outcome(sequence, token, mark, attempts, wait, error) \
+        WHERE row.sequence = outcome.sequence AND row.claim_token = outcome.token \
+            AND row.locked_by = $7 AND row.status IN (0, 2)",
+    delete_done: "\
+        DELETE FROM {table} AS row \
+        USING unnest($1::bigint[], $2::bigint[]) AS outcome(sequence, token) \
+        WHERE row.sequence = outcome.sequence AND row.claim_token = outcome.token \
+            AND row.locked_by = $3 AND row.status IN (0, 2)",
+    states: "\
+        SELECT sequence, claim_token, locked_by::text FROM {table} \
+        WHERE sequence = ANY($1::bigint[])",
+    purge: &["\
+        DELETE FROM {table} WHERE sequence IN ( \
+            SELECT sequence FROM {table} \
+            WHERE status = {status} AND COALESCE(done_at, created_at) < {earlier:$1} \
+            ORDER BY COALESCE(done_at, created_at) LIMIT $2 FOR UPDATE SKIP LOCKED)"],
+    replay_all: "\
+        UPDATE {table} SET status = 0, attempts = 0, takeovers = 0, available_at = {now}, \
+            done_at = NULL, last_error = NULL, locked_by = NULL, locked_at = NULL, \
+            claim_token = claim_token + 1 \
+        WHERE status = 3 AND sequence = ANY($1::bigint[])",
+    pairs: "\
+        AND (COALESCE(aggregate_type, '__GLOBAL__'), event_type) IN ( \
+            SELECT pair.aggregate, pair.event FROM unnest({each}) AS pair(aggregate, event))",
+    pair: "$6::text[], $7::text[]",
+    pairs_one_by_one: false,
+    estimate_done: "SELECT reltuples::bigint FROM pg_class WHERE oid = '{table}'::regclass",
+};

@@ -1,0 +1,103 @@
+//! Reading rows. A row that makes no sense is a fault of that row alone.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::Backend;
+use crate::event::{EventEnvelope, EventId, Headers, Status, StoredParts};
+
+/// A row that this node has claimed and may deliver.
+#[derive(Debug, Clone)]
+pub struct Claimed {
+    /// The row.
+    pub sequence: i64,
+    /// What every mark must name.
+    pub token: i64,
+    /// How many attempts have failed.
+    pub attempts: u32,
+    /// How many owners in a row were lost with it.
+    pub takeovers: u32,
+    /// NEW or RETRY.
+    pub status: Status,
+    /// The event.
+    pub envelope: EventEnvelope,
+}
+
+/// A row that this node has claimed and cannot read.
+#[derive(Debug, Clone)]
+pub struct Undecodable {
+    /// The row.
+    pub sequence: i64,
+    /// What the mark must name.
+    pub token: i64,
+    /// What is wrong with it; never its content.
+    pub reason: &'static str,
+}
+
+/// How many columns `{columns}` stands for.
+pub(super) const WIDTH: usize = 13;
+
+/// Reads the columns of `{columns}`.
+pub(super) fn read<DB: Backend>(row: &DB::Row) -> Result<Claimed, Undecodable> {
+    // Without these two the row cannot even be marked; both are NOT NULL in every schema.
+    let sequence = DB::int(row, 0).ok().flatten().unwrap_or_default();
+    let token = DB::int(row, 11).ok().flatten().unwrap_or_default();
+    let wrong = |reason: &'static str| move || Undecodable { sequence, token, reason };
+    let text = |column: usize, reason: &'static str| {
+        DB::text(row, column).map_err(|_| Undecodable { sequence, token, reason })
+    };
+    let number = |column: usize, reason: &'static str| {
+        DB::int(row, column).ok().flatten().ok_or_else(wrong(reason))
+    };
+    let event_id: EventId = text(1, "the event id is not text")?
+        .and_then(|id| id.parse().ok())
+        .ok_or_else(wrong("the event id is not one"))?;
+    let event_type = text(2, "the event type is not text")?
+        .filter(|name| !name.is_empty())
+        .ok_or_else(wrong("the event type is empty"))?;
+    let payload =
+        text(6, "the payload is not text")?.ok_or_else(wrong("the payload is missing"))?;
+    let headers = Headers::from_json(text(7, "the headers are not text")?.as_deref())
+        .map_err(|_| wrong("the headers are not a JSON object of strings")())?;
+    let status = i16::try_from(number(8, "the status is not a number")?)
+        .ok()
+        .and_then(Status::from_code)
+        .ok_or_else(wrong("the status is unknown"))?;
+    let attempts = u32::try_from(number(9, "the attempts are not a number")?)
+        .map_err(|_| wrong("the attempts are out of range")())?;
+    let occurred_at = time(number(10, "the creation time is not a number")?)
+        .ok_or_else(wrong("the creation time is out of range"))?;
+    let takeovers = u32::try_from(number(12, "the takeovers are not a number")?)
+        .map_err(|_| wrong("the takeovers are out of range")())?;
+    let envelope = EventEnvelope::stored(StoredParts {
+        event_id,
+        event_type,
+        occurred_at,
+        aggregate_type: text(3, "the aggregate type is not text")?,
+        aggregate_id: text(4, "the aggregate id is not text")?,
+        tenant_id: text(5, "the tenant id is not text")?,
+        headers,
+        payload,
+    });
+    Ok(Claimed { sequence, token, attempts, takeovers, status, envelope })
+}
+
+/// Microseconds since 1970 as a time.
+pub(super) fn time(micros: i64) -> Option<SystemTime> {
+    let distance = Duration::from_micros(micros.unsigned_abs());
+    if micros >= 0 { UNIX_EPOCH.checked_add(distance) } else { UNIX_EPOCH.checked_sub(distance) }
+}
+
+/// A time as microseconds since 1970.
+pub(super) fn micros(time: SystemTime) -> i64 {
+    let count = |duration: Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => count(since),
+        Err(before) => -count(before.duration()),
+    }
+}
+
+/// A delay as microseconds, cut to a hundred years: no database can add much more.
+pub(super) fn span(duration: Duration) -> i64 {
+    const LONGEST: i64 = 100 * 366 * 24 * 60 * 60 * 1_000_000;
+    i64::try_from(duration.as_micros()).map_or(LONGEST, |micros| micros.min(LONGEST))
+}

@@ -1,0 +1,222 @@
+//! The table, made and kept up to date.
+//!
+//! Migrations are embedded, numbered and only go forward. A table `outbox_schema` beside the outbox's
+//! own remembers how far each outbox has come.
+
+use sqlx::Pool;
+use thiserror::Error;
+
+use super::dialect::Dialect;
+use super::statements::of_schema;
+use super::{Backend, Store, Table};
+use crate::Error;
+
+/// Why a table cannot be used as it is.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// The table is of a later version than this program knows.
+    #[error(
+        "table `{table}` has schema version {found}, and this program knows versions up to {known}; \
+         deploy the newer program"
+    )]
+    Newer {
+        /// The table.
+        table: Table,
+        /// Its version.
+        found: i64,
+        /// The latest that is known.
+        known: i64,
+    },
+
+    /// The table is not there, or lacks something.
+    #[error(
+        "table `{table}` is missing or is not an outbox table; run `migrate`, or have this SQL run by \
+         somebody who may:\n\n{sql}"
+    )]
+    Missing {
+        /// The table.
+        table: Table,
+        /// What makes it.
+        sql: String,
+        /// What the database said.
+        source: sqlx::Error,
+    },
+}
+
+/// Embedded migrations, the first is version 1.
+struct Migrations {
+    steps: &'static [&'static str],
+    versions: &'static str,
+    lock: &'static str,
+    unlock: &'static str,
+    setup: &'static str,
+    /// Whether a failed step leaves nothing behind.
+    transactional: bool,
+}
+
+const VERSION_OF: &str = "SELECT {int:version} FROM {versions} WHERE table_name = $1";
+const SET_VERSION: &str = "UPDATE {versions} SET version = $1 WHERE table_name = $2";
+const ADD_VERSION: &str = "INSERT INTO {versions} (version, table_name) VALUES ($1, $2)";
+
+/// Fails if a column is missing; returns nothing.
+const VERIFY: &str = "\
+    SELECT sequence, event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, \
+        status, attempts, available_at, created_at, done_at, last_error, locked_by, locked_at, \
+        claim_token, takeovers FROM {table} WHERE 1 = 0";
+
+fn migrations(dialect: &Dialect) -> Migrations {
+    match dialect.name {
+        "PostgreSQL" => Migrations {
+            steps: &[include_str!("schema/postgres/0001_create.sql")],
+            versions: "CREATE TABLE IF NOT EXISTS {versions} \
+                (table_name varchar(63) PRIMARY KEY, version integer NOT NULL);",
+            lock: "SELECT pg_advisory_xact_lock(7738134957241561)",
+            unlock: "",
+            setup: "",
+            transactional: true,
+        },
+        "MySQL" => Migrations {
+            steps: &[include_str!("schema/mysql/0001_create.sql")],
+            versions: "CREATE TABLE IF NOT EXISTS {versions} \
+                (table_name VARCHAR(63) PRIMARY KEY, version INT NOT NULL);",
+            lock: "DO GET_LOCK(CONCAT('outbox:migrate:', DATABASE()), 60)",
+            unlock: "DO RELEASE_LOCK(CONCAT('outbox:migrate:', DATABASE()))",
+            setup: "",
+            transactional: false,
+        },
+        _ => Migrations {
+            steps: &[include_str!("schema/sqlite/0001_create.sql")],
+            versions: "CREATE TABLE IF NOT EXISTS {versions} \
+                (table_name TEXT PRIMARY KEY, version INTEGER NOT NULL);",
+            lock: "",
+            unlock: "",
+            setup: "PRAGMA journal_mode = WAL",
+            transactional: true,
+        },
+    }
+}
+
+/// Fills in a template of the schema.
+pub(super) fn render(dialect: &Dialect, table: &Table, template: &str) -> String {
+    let beside = |name: &str| table.beside(name).quoted(dialect.quote);
+    let mut sql = template
+        .replace("{versions}", &beside("outbox_schema"))
+        .replace("{name}", &format!("{0}{1}{0}", dialect.quote, table.name()));
+    if dialect.name == "SQLite"
+        && let Some(schema) = table.schema()
+    {
+        // SQLite has the schema before the index's name.
+        sql = sql.replace("INDEX {index:", &format!("INDEX \"{schema}\".{{index:"));
+    }
+    dialect.render(&sql, table)
+}
+
+/// Everything that makes the table, as SQL to be run by hand.
+pub fn migration_sql<DB: Backend>(table: &Table) -> String {
+    let migrations = migrations(DB::DIALECT);
+    let mut sql = render(DB::DIALECT, table, migrations.versions);
+    for step in migrations.steps {
+        sql.push_str("\n\n");
+        sql.push_str(render(DB::DIALECT, table, step).trim_end());
+    }
+    let version = migrations.steps.len();
+    let values = ADD_VERSION.replace("$1", &version.to_string());
+    let values = values.replace("$2", &format!("'{}'", table.name()));
+    sql.push_str("\n\n");
+    sql.push_str(&render(DB::DIALECT, table, &values));
+    sql.push_str(";\n");
+    sql
+}
+
+/// Makes the table, or brings it up to date. Safe to be called by many processes at once.
+///
+/// # Errors
+/// If the table is of a later version, or the database fails.
+pub async fn migrate<DB: Backend>(pool: &Pool<DB>, table: &Table) -> Result<(), Error> {
+    let store = Store::new(pool.clone(), table.clone());
+    let failed = || Error::database("migrating the table");
+    let migrations = migrations(DB::DIALECT);
+    let sql = |template: &str| of_schema(DB::DIALECT, table, template);
+    let _pass = store.gate.pass().await;
+    let mut connection = pool.acquire().await.map_err(failed())?;
+    if !migrations.setup.is_empty() {
+        DB::run(&mut connection, sql(migrations.setup)).await.map_err(failed())?;
+    }
+    if migrations.transactional {
+        drop(connection);
+        let mut work = store.begin().await.map_err(failed())?;
+        if !migrations.lock.is_empty() {
+            DB::run(&mut work, sql(migrations.lock)).await.map_err(failed())?;
+        }
+        step_up::<DB>(&mut work, table, &migrations).await?;
+        return work.commit().await.map_err(failed());
+    }
+    DB::run(&mut connection, sql(migrations.lock)).await.map_err(failed())?;
+    let result = step_up::<DB>(&mut connection, table, &migrations).await;
+    DB::run(&mut connection, sql(migrations.unlock)).await.map_err(failed())?;
+    result
+}
+
+async fn step_up<DB: Backend>(
+    connection: &mut DB::Connection,
+    table: &Table,
+    migrations: &Migrations,
+) -> Result<(), Error> {
+    let failed = || Error::database("migrating the table");
+    let sql = |template: &str| of_schema(DB::DIALECT, table, template);
+    DB::run(connection, sql(migrations.versions)).await.map_err(failed())?;
+    let found = version_of::<DB>(connection, table).await.map_err(failed())?;
+    let known = migrations.steps.len() as i64;
+    if let Some(found) = found.filter(|found| *found > known) {
+        return Err(Error::Schema(SchemaError::Newer { table: table.clone(), found, known }));
+    }
+    let done = usize::try_from(found.unwrap_or_default()).unwrap_or_default();
+    for (step, version) in migrations.steps.iter().zip(1i64..).skip(done) {
+        DB::run(connection, sql(step)).await.map_err(failed())?;
+        let set = if version == 1 { ADD_VERSION } else { SET_VERSION };
+        let args = vec![version.into(), table.name().into()];
+        DB::execute(connection, sql(set), args).await.map_err(failed())?;
+    }
+    Ok(())
+}
+
+async fn version_of<DB: Backend>(
+    connection: &mut DB::Connection,
+    table: &Table,
+) -> sqlx::Result<Option<i64>> {
+    let sql = of_schema(DB::DIALECT, table, VERSION_OF);
+    let rows = DB::fetch(connection, sql, vec![table.name().into()]).await?;
+    rows.first().map_or(Ok(None), |row| DB::int(row, 0))
+}
+
+impl<DB: Backend> Store<DB> {
+    /// Checks that the table is there and of a version that is known. Needs no right to change it.
+    ///
+    /// # Errors
+    /// If it is not, with the SQL that makes it.
+    pub async fn verify(&self) -> Result<(), Error> {
+        let mut connection =
+            self.pool.acquire().await.map_err(Error::database("checking the table"))?;
+        let sql = of_schema(DB::DIALECT, &self.table, VERIFY);
+        if let Err(source) = DB::fetch(&mut connection, sql, vec![]).await {
+            return Err(match source {
+                sqlx::Error::Database(_) => Error::Schema(SchemaError::Missing {
+                    table: self.table.clone(),
+                    sql: migration_sql::<DB>(&self.table),
+                    source,
+                }),
+                source => Error::Database { doing: "checking the table", source },
+            });
+        }
+        // A table that was made by hand may have no version beside it.
+        let found = version_of::<DB>(&mut connection, &self.table).await.ok().flatten();
+        let known = migrations(DB::DIALECT).steps.len() as i64;
+        match found {
+            Some(found) if found > known => {
+                Err(Error::Schema(SchemaError::Newer { table: self.table.clone(), found, known }))
+            }
+            _ => Ok(()),
+        }
+    }
+}

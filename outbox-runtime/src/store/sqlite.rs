@@ -1,0 +1,104 @@
+//! SQLite: one writer at a time. Batches travel as one JSON text, times as integer microseconds.
+
+use super::backend::backend;
+use super::dialect::{Dialect, Locking};
+
+backend! {
+    Sqlite, DIALECT,
+    arrays: |values| serde_json::to_string(&values).unwrap_or_default(),
+    done: |_result| None,
+    contention: |error| matches!(error.code().as_deref(), Some("5" | "6" | "261" | "262" | "517")),
+    file: |pool| Some(pool.connect_options().get_filename().to_owned()),
+}
+
+pub(super) const DIALECT: Dialect = Dialect {
+    name: "SQLite",
+    quote: '"',
+    numbered: false,
+    arrays: false,
+    now: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
+    int: ("", ""),
+    text: ("", ""),
+    micros: ("", ""),
+    time: ("", ""),
+    later: ("(CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ", ")"),
+    earlier: ("(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ", ")"),
+
+    begin: "BEGIN IMMEDIATE; SAVEPOINT outbox_tx",
+    begin_work: "BEGIN IMMEDIATE",
+    guard: Some("RELEASE SAVEPOINT outbox_tx"),
+    probe: "RELEASE SAVEPOINT outbox_tx; SAVEPOINT outbox_tx",
+
+    insert: "\
+        INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \
+            headers, created_at, available_at, locked_by, locked_at, claim_token, status, attempts) \
+        SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, \
+            value ->> 6, value ->> 7, COALESCE(value ->> 8, {now} + (value ->> 9)), value ->> 10, \
+            CASE WHEN value ->> 10 IS NULL THEN NULL ELSE {now} END, value ->> 11, 0, 0 \
+        FROM json_each($1) WHERE true ORDER BY key \
+        ON CONFLICT (event_id) DO NOTHING \
+        RETURNING sequence, event_id",
+    insert_returns: true,
+    existing: "\
+        SELECT sequence, event_id FROM {table} \
+        WHERE event_id IN (SELECT value FROM json_each($1))",
+    claim: Locking::LockThenUpdate {
+        lock: "\
+            SELECT {columns}, available_at FROM {table} AS row \
+            WHERE status IN (0, 2) AND status = {status} AND available_at <= {now} \
+                AND available_at >= $1 AND created_at <= {earlier:$2} {pairs} \
+            ORDER BY available_at, sequence LIMIT $3",
+        update: "\
+            UPDATE {table} AS row SET available_at = {now} + ours.lease, locked_by = ours.owner, \
+                locked_at = {now}, claim_token = row.claim_token + 1, \
+                takeovers = takeovers + CASE WHEN row.locked_by IS NULL THEN 0 ELSE 1 END \
+            FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS owner, \
+                value ->> 3 AS lease FROM json_each($1)) AS ours \
+            WHERE row.sequence = ours.sequence AND row.claim_token = ours.token \
+                AND row.status IN (0, 2)",
+    },
+    renew: Locking::AtOnce(
+        "UPDATE {table} AS row SET available_at = {now} + ours.lease \
+        FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS owner, \
+            value ->> 3 AS lease FROM json_each($1)) AS ours \
+        WHERE row.sequence = ours.sequence AND row.claim_token = ours.token \
+            AND row.locked_by = ours.owner AND row.status IN (0, 2) RETURNING row.sequence",
+    ),
+    finish: "\
+        UPDATE {table} AS row SET \
+            status = CASE mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 5 THEN row.status ELSE 2 END, \
+            attempts = COALESCE(outcome.attempts, row.attempts), \
+            available_at = CASE WHEN mark IN (1, 3) THEN row.available_at ELSE {now} + wait END, \
+            done_at = CASE WHEN mark IN (1, 3) THEN {now} ELSE row.done_at END, \
+            last_error = COALESCE(error, row.last_error), \
+            takeovers = CASE WHEN mark = 5 THEN row.takeovers ELSE 0 END, \
+            locked_by = NULL, locked_at = NULL \
+        FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS mark, \
+            value ->> 3 AS attempts, value ->> 4 AS wait, value ->> 5 AS error \
+            FROM json_each($1)) AS outcome \
+        WHERE row.sequence = outcome.sequence AND row.claim_token = outcome.token \
+            AND row.locked_by = $2 AND row.status IN (0, 2)",
+    delete_done: "\
+        DELETE FROM {table} WHERE status IN (0, 2) AND (sequence, claim_token) IN ( \
+            SELECT value ->> 0, value ->> 1 FROM json_each($1)) AND locked_by = $2",
+    states: "\
+        SELECT sequence, claim_token, locked_by FROM {table} \
+        WHERE sequence IN (SELECT value FROM json_each($1))",
+    purge: &["\
+        DELETE FROM {table} WHERE sequence IN ( \
+            SELECT sequence FROM {table} \
+            WHERE status IN (1, 3) AND status = {status} \
+                AND COALESCE(done_at, created_at) < {earlier:$1} \
+            ORDER BY COALESCE(done_at, created_at) LIMIT $2)"],
+    replay_all: "\
+        UPDATE {table} SET status = 0, attempts = 0, takeovers = 0, available_at = {now}, \
+            done_at = NULL, last_error = NULL, locked_by = NULL, locked_at = NULL, \
+            claim_token = claim_token + 1 \
+        WHERE status = 3 AND sequence IN (SELECT value FROM json_each($1))",
+    pairs: "\
+        AND (COALESCE(aggregate_type, '__GLOBAL__'), event_type) IN ( \
+            SELECT value ->> 0, value ->> 1 FROM json_each({each}))",
+    pair: "$1",
+    pairs_one_by_one: false,
+    estimate_done: "SELECT max(sequence) FROM {table}",
+};

@@ -1,0 +1,179 @@
+//! Every statement, rendered once for a table. This is the only place where text becomes SQL.
+
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
+
+use super::dialect::{Dialect, Locking};
+use super::{Table, schema};
+
+/// The columns of a row in hand, in the order in which [`row`](super::row) reads them.
+const COLUMNS: &str = "{int:row.sequence}, row.event_id, row.event_type, row.aggregate_type, \
+    row.aggregate_id, row.tenant_id, {text:row.payload}, {text:row.headers}, {int:row.status}, \
+    {int:row.attempts}, {micros:row.created_at}, {int:row.claim_token}, {int:row.takeovers}";
+
+const CLAIM_ONE: &str = "\
+    UPDATE {table} SET available_at = {later:$1}, locked_by = $2, locked_at = {now}, claim_token = 1 \
+    WHERE sequence = $3 AND event_id = $4 AND claim_token = 0 AND status = 0 AND locked_by IS NULL";
+
+/// Filters are optional: an argument that is NULL lets every row pass.
+const DEAD_FILTER: &str = "\
+    status IN (1, 3) AND status = 3 \
+    AND (event_type = COALESCE($1, event_type)) \
+    AND (COALESCE(aggregate_type, '__GLOBAL__') = COALESCE($2, aggregate_type, '__GLOBAL__')) \
+    AND (COALESCE(aggregate_id, '') = COALESCE($3, aggregate_id, '')) \
+    AND (COALESCE(tenant_id, '') = COALESCE($4, tenant_id, '')) \
+    AND created_at >= {time:$5} AND created_at < {time:$6}";
+
+const DEAD_QUERY: &str = "\
+    SELECT {columns}, row.last_error, {micros:row.done_at} FROM {table} AS row \
+    WHERE {filter} AND row.sequence > $7 ORDER BY row.sequence LIMIT $8";
+
+const DEAD_COUNT: &str = "\
+    SELECT {int:COUNT(*)} FROM (SELECT 1 AS one FROM {table} WHERE {filter} LIMIT 100000) AS capped";
+
+const DEAD_SEQUENCES: &str = "\
+    SELECT {int:sequence} FROM {table} WHERE {filter} AND sequence > $7 AND sequence <= $8 \
+    ORDER BY sequence LIMIT $9";
+
+const LAST_SEQUENCE: &str = "SELECT {int:MAX(sequence)} FROM {table}";
+
+const BY_EVENT_ID: &str = "SELECT {int:sequence} FROM {table} WHERE event_id = $1 AND status = 3";
+
+/// The end of the oldest rows; a batch deletes among them.
+const OLDEST: &str = "\
+    SELECT {int:MAX(sequence)} FROM (SELECT sequence FROM {table} ORDER BY sequence LIMIT $1) AS oldest";
+
+const PURGE_ANY: &str = "\
+    DELETE FROM {table} WHERE sequence <= $1 AND created_at < {earlier:$2}";
+
+const PENDING: &str = "\
+    SELECT {int:COUNT(*)}, {int:COUNT(locked_by)}, \
+        {micros:{now}} - {micros:MIN(COALESCE(locked_at, available_at))} \
+    FROM (SELECT locked_by, locked_at, available_at FROM {table} \
+        WHERE status IN (0, 2) AND status = {status} ORDER BY available_at LIMIT 100000) AS capped";
+
+const KNOWN: &str = "\
+    SELECT {int:COUNT(*)} FROM (SELECT aggregate_type, event_type FROM {table} \
+        WHERE status IN (0, 2) AND status = {status} ORDER BY available_at LIMIT 100000) AS capped \
+    WHERE 1 = 1 {pairs}";
+
+const NOW: &str = "SELECT {micros:{now}}";
+
+/// The statements of one table.
+#[derive(Debug)]
+pub(super) struct Statements {
+    pub(super) begin: SqlStr,
+    pub(super) begin_work: SqlStr,
+    pub(super) guard: Option<SqlStr>,
+    pub(super) probe: SqlStr,
+    pub(super) insert: SqlStr,
+    pub(super) existing: SqlStr,
+    pub(super) claim_all: Claims,
+    pub(super) claim_update: Option<SqlStr>,
+    pub(super) claim_one: SqlStr,
+    pub(super) renew: SqlStr,
+    pub(super) renew_update: Option<SqlStr>,
+    pub(super) finish: SqlStr,
+    pub(super) delete_done: SqlStr,
+    pub(super) states: SqlStr,
+    pub(super) dead_query: SqlStr,
+    pub(super) dead_count: SqlStr,
+    pub(super) dead_sequences: SqlStr,
+    pub(super) dead_by_event_id: SqlStr,
+    pub(super) last_sequence: SqlStr,
+    pub(super) replay: SqlStr,
+    pub(super) purge_done: Vec<SqlStr>,
+    pub(super) purge_dead: Vec<SqlStr>,
+    pub(super) oldest: SqlStr,
+    pub(super) purge_any: SqlStr,
+    pub(super) pending: [SqlStr; 2],
+    pub(super) now: SqlStr,
+}
+
+/// The statements that depend on which events are asked for.
+#[derive(Debug)]
+pub(super) struct Claims {
+    pub(super) fresh: SqlStr,
+    pub(super) retried: SqlStr,
+    pub(super) known: [SqlStr; 2],
+}
+
+impl Statements {
+    pub(super) fn new(dialect: &Dialect, table: &Table) -> Self {
+        let sql = |template: &str| safe(dialect.render(&expand(template), table));
+        let each = |templates: &[&str], status: &str| {
+            templates.iter().map(|template| sql(&template.replace("{status}", status))).collect()
+        };
+        let (renew, renew_update) = match &dialect.renew {
+            Locking::AtOnce(renew) => (sql(renew), None),
+            Locking::LockThenUpdate { lock, update } => (sql(lock), Some(sql(update))),
+        };
+        let claim_update = match &dialect.claim {
+            Locking::AtOnce(_) => None,
+            Locking::LockThenUpdate { update, .. } => Some(sql(update)),
+        };
+        Self {
+            begin: dialect.begin.into_sql_str(),
+            begin_work: dialect.begin_work.into_sql_str(),
+            guard: dialect.guard.map(SqlSafeStr::into_sql_str),
+            probe: dialect.probe.into_sql_str(),
+            insert: sql(dialect.insert),
+            existing: sql(dialect.existing),
+            claim_all: Claims::new(dialect, table, None),
+            claim_update,
+            claim_one: sql(CLAIM_ONE),
+            renew,
+            renew_update,
+            finish: sql(dialect.finish),
+            delete_done: sql(dialect.delete_done),
+            states: sql(dialect.states),
+            dead_query: sql(DEAD_QUERY),
+            dead_count: sql(DEAD_COUNT),
+            dead_sequences: sql(DEAD_SEQUENCES),
+            dead_by_event_id: sql(BY_EVENT_ID),
+            last_sequence: sql(LAST_SEQUENCE),
+            replay: sql(dialect.replay_all),
+            purge_done: each(dialect.purge, "1"),
+            purge_dead: each(dialect.purge, "3"),
+            oldest: sql(OLDEST),
+            purge_any: sql(PURGE_ANY),
+            pending: ["0", "2"].map(|status| sql(&PENDING.replace("{status}", status))),
+            now: sql(NOW),
+        }
+    }
+}
+
+impl Claims {
+    /// For a number of (aggregate, event) pairs; `None` takes every event.
+    pub(super) fn new(dialect: &Dialect, table: &Table, pairs: Option<usize>) -> Self {
+        let restriction = match pairs {
+            None => String::new(),
+            Some(count) => {
+                let times = if dialect.pairs_one_by_one { count } else { 1 };
+                dialect.pairs.replace("{each}", &vec![dialect.pair; times].join(", "))
+            }
+        };
+        let (Locking::AtOnce(claim) | Locking::LockThenUpdate { lock: claim, .. }) = &dialect.claim;
+        let sql = |template: &str, status: &str| {
+            let template = template.replace("{status}", status).replace("{pairs}", &restriction);
+            safe(dialect.render(&expand(&template), table))
+        };
+        // The pairs are the last arguments of the claim, and the only ones of the count.
+        let known =
+            |status| safe(sql(KNOWN, status).as_str().replace("$6", "$1").replace("$7", "$2"));
+        Self { fresh: sql(claim, "0"), retried: sql(claim, "2"), known: [known("0"), known("2")] }
+    }
+}
+
+/// A statement of the migrations.
+pub(super) fn of_schema(dialect: &Dialect, table: &Table, template: &str) -> SqlStr {
+    safe(schema::render(dialect, table, template))
+}
+
+fn expand(template: &str) -> String {
+    template.replace("{columns}", COLUMNS).replace("{filter}", DEAD_FILTER)
+}
+
+/// The text consists of our own constants and of a [`Table`], which is checked and quoted.
+fn safe(sql: String) -> SqlStr {
+    AssertSqlSafe(sql).into_sql_str()
+}

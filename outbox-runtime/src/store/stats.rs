@@ -1,0 +1,57 @@
+use std::time::{Duration, SystemTime};
+
+use super::{Backend, DeadFilter, Store, Subscription, row};
+use crate::Error;
+
+/// How an outbox stands. Counts are read from indexes and go up to 100,000 each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Not delivered yet, in hand or not.
+    pub pending: u64,
+    /// In somebody's hand.
+    pub locked: u64,
+    /// Of types that this process does not handle.
+    pub unknown: u64,
+    /// Given up.
+    pub dead: u64,
+    /// How long the oldest pending event has been due, or in hand.
+    pub oldest_overdue: Duration,
+}
+
+impl<DB: Backend> Store<DB> {
+    /// Counts what is pending and dead.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn stats(&self, subscription: &Subscription) -> Result<Stats, Error> {
+        let doing = "reading statistics";
+        let mut stats = Stats::default();
+        let mut known = 0;
+        let args = || subscription.args(DB::DIALECT);
+        let claims = subscription.claims(&self.sql);
+        for (pending, of_known) in self.sql.pending.iter().zip(&claims.known) {
+            let rows = self.rows(doing, pending.clone(), vec![]).await?;
+            let column = |column| {
+                let row = rows.first();
+                row.and_then(|row| DB::int(row, column).ok().flatten()).unwrap_or_default()
+            };
+            stats.pending += column(0).unsigned_abs();
+            stats.locked += column(1).unsigned_abs();
+            let overdue = Duration::from_micros(u64::try_from(column(2)).unwrap_or_default());
+            stats.oldest_overdue = stats.oldest_overdue.max(overdue);
+            known += self.number(doing, of_known.clone(), args()).await?.unwrap_or_default();
+        }
+        stats.unknown = stats.pending.saturating_sub(known.unsigned_abs());
+        stats.dead = self.count_dead(&DeadFilter::default()).await?;
+        Ok(stats)
+    }
+
+    /// The database's clock.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn now(&self) -> Result<SystemTime, Error> {
+        let micros = self.number("reading the clock", self.sql.now.clone(), vec![]).await?;
+        Ok(micros.and_then(row::time).unwrap_or(SystemTime::UNIX_EPOCH))
+    }
+}
