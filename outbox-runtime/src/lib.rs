@@ -3,11 +3,13 @@
 //!
 //! # Layout
 //! The modules follow the way of an event: [`event`] is what is said, [`listener`] is who hears it,
-//! [`store`] is the only SQL.
+//! [`write`] puts it into a transaction, [`store`] is the only SQL.
 
 pub mod event;
 
 pub mod listener;
+
+pub mod write;
 
 pub mod store;
 

@@ -1,1 +1,47 @@
-//! Harness
+//! A fresh database for every test, on each of the three.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod database;
+mod recorder;
+mod table;
+
+pub use database::{Fresh, TestDatabase};
+pub use recorder::Recorder;
+pub use table::{Row, Rows, event, lease};
+
+/// Runs generic tests `async fn test<DB: TestDatabase>(db: Fresh<DB>)` on every database.
+#[macro_export]
+macro_rules! on_every_database {
+    ($($test:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test($crate::Fresh::<sqlx::Sqlite>::new().await.expect("SQLite")).await;
+            })*
+        }
+
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                if let Some(db) = $crate::Fresh::<sqlx::Postgres>::new().await {
+                    super::$test(db).await;
+                }
+            })*
+        }
+
+        mod mysql {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                if let Some(db) = $crate::Fresh::<sqlx::MySql>::new().await {
+                    super::$test(db).await;
+                }
+            })*
+        }
+    };
+}

@@ -4,6 +4,7 @@ mod cargo;
 mod expansion;
 mod features;
 mod linked;
+mod servers;
 mod test;
 mod tidy;
 
@@ -14,6 +15,7 @@ type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 const USAGE: &str = "\
 cargo xtask test [--long]    everything that must pass: format, lints, docs, tests, features, drift
 cargo xtask linked [--long]  the link-time registry under each way of building
+cargo xtask db               database servers for running a single test
 cargo xtask tidy             what no other tool checks about the sources
 cargo xtask expansion        what the macros cost at compile time
 
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
         ["test", "--long"] => test::run_timed(true),
         ["linked"] => linked::run_each(false),
         ["linked", "--long"] => linked::run_each(true),
+        ["db"] => servers::serve(),
         ["tidy"] => tidy::run(),
         ["expansion"] => expansion::run(),
         _ => {

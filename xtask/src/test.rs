@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::Result;
 use crate::cargo::{cargo, has, run};
+use crate::servers::Servers;
 use crate::{features, linked, tidy};
 
 /// Quick ones first; the tests close, so that theirs is the last word.
@@ -33,10 +34,14 @@ fn document() -> Result {
 
 fn test() -> Result {
     run(cargo("test --workspace --doc"))?;
-    if has("nextest", "running the tests with cargo test") {
-        return run(cargo("nextest run --workspace --no-fail-fast"));
-    }
-    run(cargo("test --workspace --lib --bins --tests --no-fail-fast"))
+    let servers = Servers::start()?;
+    let mut tests = if has("nextest", "running the tests with cargo test") {
+        cargo("nextest run --workspace --no-fail-fast")
+    } else {
+        cargo("test --workspace --lib --bins --tests --no-fail-fast")
+    };
+    servers.tell(&mut tests);
+    run(tests)
 }
 
 /// Licences and sources only: advisories change without the sources changing.

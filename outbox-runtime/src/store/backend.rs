@@ -53,6 +53,10 @@ pub trait Backend: sealed::Sealed + Database + Sized {
     #[doc(hidden)]
     fn is_contention(error: &dyn sqlx::error::DatabaseError) -> bool;
 
+    /// Whether the transaction has been aborted by an earlier failure.
+    #[doc(hidden)]
+    fn is_aborted(error: &dyn sqlx::error::DatabaseError) -> bool;
+
     /// What in-process writers of the same file share; `None` where the server orders its writers.
     #[doc(hidden)]
     fn file(pool: &Pool<Self>) -> Option<std::path::PathBuf>;
@@ -78,6 +82,7 @@ macro_rules! backend {
         arrays: |$values:ident| $bound:expr,
         done: |$result:ident| $last:expr,
         contention: |$error:ident| $contention:expr,
+        aborted: |$abort:ident| $aborted:expr,
         file: |$pool:ident| $file:expr $(,)?
     ) => {
         impl $crate::store::backend::sealed::Sealed for sqlx::$database {}
@@ -117,6 +122,10 @@ macro_rules! backend {
 
             fn is_contention($error: &dyn sqlx::error::DatabaseError) -> bool {
                 $contention
+            }
+
+            fn is_aborted($abort: &dyn sqlx::error::DatabaseError) -> bool {
+                $aborted
             }
 
             fn file($pool: &sqlx::Pool<Self>) -> Option<std::path::PathBuf> {

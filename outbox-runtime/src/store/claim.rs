@@ -183,6 +183,7 @@ impl<DB: Backend> Store<DB> {
         let rows = DB::fetch(&mut work, sql.clone(), args).await?;
         let mut claimed: Vec<_> =
             rows.iter().map(|row| (due_at::<DB>(row), row::read::<DB>(row))).collect();
+        let taken_over: Vec<bool> = rows.iter().map(was_locked::<DB>).collect();
         if let (false, Some(update)) = (claimed.is_empty(), &self.sql.claim_update) {
             let lease = &request.lease;
             let batch = Batch::new(claimed.iter().map(|(_, row)| {
@@ -201,9 +202,12 @@ impl<DB: Backend> Store<DB> {
         }
         work.commit().await?;
         // The rows were read before they were claimed.
-        for (_, row) in &mut claimed {
+        for ((_, row), taken_over) in claimed.iter_mut().zip(taken_over) {
             match row {
-                Ok(row) => row.token += 1,
+                Ok(row) => {
+                    row.token += 1;
+                    row.takeovers += u32::from(taken_over);
+                }
                 Err(row) => row.token += 1,
             }
         }
@@ -277,6 +281,11 @@ fn count(limit: usize) -> i64 {
 /// The column after those of the row.
 fn due_at<DB: Backend>(row: &DB::Row) -> i64 {
     DB::int(row, row::WIDTH).ok().flatten().unwrap_or_default()
+}
+
+/// The column after that, where rows are locked first.
+fn was_locked<DB: Backend>(row: &DB::Row) -> bool {
+    matches!(DB::int(row, row::WIDTH + 1), Ok(Some(1)))
 }
 
 fn sequences<DB: Backend>(rows: &[DB::Row]) -> Vec<i64> {

@@ -55,7 +55,10 @@ pub struct Dialect {
     pub(super) pairs: &'static str,
     pub(super) pair: &'static str,
     pub(super) pairs_one_by_one: bool,
-    pub(super) estimate_done: &'static str,
+    /// How many rows there are, roughly.
+    pub(super) estimate: &'static str,
+    /// Whether `estimate` asks for the table's name and schema.
+    pub(super) estimate_by_name: bool,
 }
 
 /// What comes before and after an expression.

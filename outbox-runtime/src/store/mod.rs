@@ -18,6 +18,7 @@ mod dialect;
 mod finish;
 mod gate;
 mod insert;
+mod lost;
 mod purge;
 mod row;
 mod schema;
@@ -49,6 +50,7 @@ use sqlx::{Pool, Transaction};
 
 use crate::Error;
 use gate::Gate;
+pub(crate) use gate::Pass;
 use statements::Statements;
 
 /// How often a statement is tried when others are in the way.

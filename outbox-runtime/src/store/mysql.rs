@@ -13,6 +13,7 @@ backend! {
             .try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>()
             .is_some_and(|error| matches!(error.number(), 1205 | 1213))
     },
+    aborted: |_error| false,
     file: |_pool| None,
 }
 
@@ -42,11 +43,11 @@ pub(super) const DIALECT: Dialect = Dialect {
             CASE WHEN new.until IS NULL THEN {later:new.wait} ELSE {time:new.until} END, \
             new.owner, CASE WHEN new.owner IS NULL THEN NULL ELSE {now} END, new.token, 0, 0 \
         FROM JSON_TABLE($1, '$[*]' COLUMNS (place FOR ORDINALITY, \
-            event_id VARCHAR(36) PATH '$[0]', event_type VARCHAR(128) PATH '$[1]', \
-            aggregate_type VARCHAR(64) PATH '$[2]', aggregate_id VARCHAR(128) PATH '$[3]', \
-            tenant_id VARCHAR(64) PATH '$[4]', payload LONGTEXT PATH '$[5]', \
-            headers LONGTEXT PATH '$[6]', created BIGINT PATH '$[7]', until BIGINT PATH '$[8]', \
-            wait BIGINT PATH '$[9]', owner VARCHAR(128) PATH '$[10]', token BIGINT PATH '$[11]' \
+            event_id VARCHAR(36) CHARACTER SET utf8mb4 PATH '$[0]', event_type VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[1]', \
+            aggregate_type VARCHAR(64) CHARACTER SET utf8mb4 PATH '$[2]', aggregate_id VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[3]', \
+            tenant_id VARCHAR(64) CHARACTER SET utf8mb4 PATH '$[4]', payload LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]', \
+            headers LONGTEXT CHARACTER SET utf8mb4 PATH '$[6]', created BIGINT PATH '$[7]', until BIGINT PATH '$[8]', \
+            wait BIGINT PATH '$[9]', owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[10]', token BIGINT PATH '$[11]' \
         )) AS new ORDER BY new.place",
     insert_returns: false,
     existing: "\
@@ -55,13 +56,14 @@ pub(super) const DIALECT: Dialect = Dialect {
             ON row.event_id = ours.event_id LOCK IN SHARE MODE",
     claim: Locking::LockThenUpdate {
         lock: "\
-            SELECT {columns}, {micros:available_at} FROM {table} AS row \
+            SELECT {columns}, {micros:available_at}, {int:row.locked_by IS NOT NULL} \
+            FROM {table} AS row \
             WHERE status = {status} AND available_at <= {now} \
                 AND available_at >= {time:$1} AND created_at <= {earlier:$2} {pairs} \
             ORDER BY available_at, sequence LIMIT $3 FOR UPDATE SKIP LOCKED",
         update: "\
             UPDATE {table} AS row JOIN JSON_TABLE($1, '$[*]' COLUMNS ( \
-                sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]', owner VARCHAR(128) PATH '$[2]', \
+                sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]', owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[2]', \
                 lease BIGINT PATH '$[3]')) AS ours ON row.sequence = ours.sequence \
             SET row.takeovers = row.takeovers + (row.locked_by IS NOT NULL), \
                 row.available_at = {later:ours.lease}, row.locked_by = ours.owner, \
@@ -72,7 +74,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         lock: "\
             SELECT {int:row.sequence} FROM {table} AS row \
             JOIN JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
-                token BIGINT PATH '$[1]', owner VARCHAR(128) PATH '$[2]')) AS ours \
+                token BIGINT PATH '$[1]', owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[2]')) AS ours \
                 ON row.sequence = ours.sequence \
             WHERE row.claim_token = ours.token AND row.locked_by = ours.owner \
                 AND row.status IN (0, 2) FOR UPDATE SKIP LOCKED",
@@ -84,7 +86,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     finish: "\
         UPDATE {table} AS row JOIN JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
             token BIGINT PATH '$[1]', mark INT PATH '$[2]', attempts INT PATH '$[3]', \
-            wait BIGINT PATH '$[4]', error LONGTEXT PATH '$[5]')) AS outcome \
+            wait BIGINT PATH '$[4]', error LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]')) AS outcome \
             ON row.sequence = outcome.sequence \
         SET row.available_at = CASE WHEN outcome.mark IN (1, 3) THEN row.available_at \
                 ELSE {later:outcome.wait} END, \
@@ -121,7 +123,8 @@ pub(super) const DIALECT: Dialect = Dialect {
     pairs: "AND (COALESCE(aggregate_type, '__GLOBAL__'), event_type) IN ({each})",
     pair: "($1, $1)",
     pairs_one_by_one: true,
-    estimate_done: "\
+    estimate_by_name: true,
+    estimate: "\
         SELECT CAST(table_rows AS SIGNED) FROM information_schema.tables \
         WHERE table_name = $1 AND table_schema = COALESCE($2, DATABASE())",
 };

@@ -9,6 +9,7 @@ backend! {
     arrays: |values| values,
     done: |_result| None,
     contention: |error| matches!(error.code().as_deref(), Some("40001" | "40P01" | "55P03")),
+    aborted: |error| error.code().as_deref() == Some("25P02"),
     file: |_pool| None,
 }
 
@@ -103,5 +104,6 @@ pub(super) const DIALECT: Dialect = Dialect {
             SELECT pair.aggregate, pair.event FROM unnest({each}) AS pair(aggregate, event))",
     pair: "$6::text[], $7::text[]",
     pairs_one_by_one: false,
-    estimate_done: "SELECT reltuples::bigint FROM pg_class WHERE oid = '{table}'::regclass",
+    estimate_by_name: false,
+    estimate: "SELECT reltuples::bigint FROM pg_class WHERE oid = '{table}'::regclass",
 };

@@ -8,6 +8,7 @@ backend! {
     arrays: |values| serde_json::to_string(&values).unwrap_or_default(),
     done: |_result| None,
     contention: |error| matches!(error.code().as_deref(), Some("5" | "6" | "261" | "262" | "517")),
+    aborted: |_error| false,
     file: |pool| Some(pool.connect_options().get_filename().to_owned()),
 }
 
@@ -44,7 +45,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         WHERE event_id IN (SELECT value FROM json_each($1))",
     claim: Locking::LockThenUpdate {
         lock: "\
-            SELECT {columns}, available_at FROM {table} AS row \
+            SELECT {columns}, available_at, row.locked_by IS NOT NULL FROM {table} AS row \
             WHERE status IN (0, 2) AND status = {status} AND available_at <= {now} \
                 AND available_at >= $1 AND created_at <= {earlier:$2} {pairs} \
             ORDER BY available_at, sequence LIMIT $3",
@@ -62,7 +63,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS owner, \
             value ->> 3 AS lease FROM json_each($1)) AS ours \
         WHERE row.sequence = ours.sequence AND row.claim_token = ours.token \
-            AND row.locked_by = ours.owner AND row.status IN (0, 2) RETURNING row.sequence",
+            AND row.locked_by = ours.owner AND row.status IN (0, 2) RETURNING sequence",
     ),
     finish: "\
         UPDATE {table} AS row SET \
@@ -100,5 +101,6 @@ pub(super) const DIALECT: Dialect = Dialect {
             SELECT value ->> 0, value ->> 1 FROM json_each({each}))",
     pair: "$1",
     pairs_one_by_one: false,
-    estimate_done: "SELECT max(sequence) FROM {table}",
+    estimate_by_name: false,
+    estimate: "SELECT max(sequence) FROM {table}",
 };

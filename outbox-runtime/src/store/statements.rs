@@ -86,6 +86,7 @@ pub(super) struct Statements {
     pub(super) oldest: SqlStr,
     pub(super) purge_any: SqlStr,
     pub(super) pending: [SqlStr; 2],
+    pub(super) estimate: SqlStr,
     pub(super) now: SqlStr,
 }
 
@@ -137,6 +138,7 @@ impl Statements {
             oldest: sql(OLDEST),
             purge_any: sql(PURGE_ANY),
             pending: ["0", "2"].map(|status| sql(&PENDING.replace("{status}", status))),
+            estimate: sql(dialect.estimate),
             now: sql(NOW),
         }
     }
@@ -167,6 +169,11 @@ impl Claims {
 /// A statement of the migrations.
 pub(super) fn of_schema(dialect: &Dialect, table: &Table, template: &str) -> SqlStr {
     safe(schema::render(dialect, table, template))
+}
+
+/// The name that sqlx gives to its savepoints.
+pub(super) fn savepoint_of_sqlx(depth: usize) -> SqlStr {
+    safe(format!("SAVEPOINT _sqlx_savepoint_{depth}"))
 }
 
 fn expand(template: &str) -> String {

@@ -14,6 +14,8 @@ pub struct Stats {
     pub unknown: u64,
     /// Given up.
     pub dead: u64,
+    /// Delivered and not purged yet; an estimate of the database's.
+    pub done_estimate: u64,
     /// How long the oldest pending event has been due, or in hand.
     pub oldest_overdue: Duration,
 }
@@ -42,7 +44,13 @@ impl<DB: Backend> Store<DB> {
             known += self.number(doing, of_known.clone(), args()).await?.unwrap_or_default();
         }
         stats.unknown = stats.pending.saturating_sub(known.unsigned_abs());
+        let by_name = DB::DIALECT.estimate_by_name;
+        let args = || vec![self.table.name().into(), self.table.schema().into()];
+        let args = if by_name { args() } else { Vec::new() };
+        let rows = self.number(doing, self.sql.estimate.clone(), args).await?.unwrap_or_default();
         stats.dead = self.count_dead(&DeadFilter::default()).await?;
+        let others = stats.pending + stats.dead;
+        stats.done_estimate = u64::try_from(rows).unwrap_or_default().saturating_sub(others);
         Ok(stats)
     }
 

@@ -1,0 +1,77 @@
+//! Transactions that the database has ended behind the user's back.
+//!
+//! After a failed statement that was passed over, PostgreSQL fails every further statement but
+//! answers a COMMIT with success; MySQL after a deadlock, and SQLite after `ON CONFLICT ROLLBACK`, go
+//! on outside of any transaction, so that a later INSERT would persist alone. On those two a savepoint
+//! is set with the BEGIN and must still be there at the end.
+
+use sqlx::{SqlSafeStr, Transaction};
+use sqlx_core::transaction::TransactionManager;
+
+use super::gate::Pass;
+use super::{Backend, Store};
+use crate::Error;
+
+impl<DB: Backend> Store<DB> {
+    /// Begins a transaction of the user's.
+    pub(crate) async fn begin_tx(&self) -> Result<(Pass, Transaction<'static, DB>), Error> {
+        let pass = self.gate.pass().await;
+        let begun = self.pool.begin_with(self.sql.begin.clone()).await;
+        Ok((pass, begun.map_err(Error::database("beginning a transaction"))?))
+    }
+
+    /// Fails if the transaction is lost. The last thing before the insert and the commit.
+    pub(crate) async fn guard(&self, tx: &mut Transaction<'static, DB>) -> Result<(), Error> {
+        match &self.sql.guard {
+            Some(guard) => DB::run(tx, guard.clone()).await.map_err(lost::<DB>),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if the transaction is lost, in the middle of it.
+    pub(crate) async fn probe(&self, tx: &mut Transaction<'static, DB>) -> Result<(), Error> {
+        DB::run(tx, self.sql.probe.clone()).await.map_err(lost::<DB>)
+    }
+
+    /// What an insert's error means.
+    pub(crate) fn lost_or(&self, error: Error) -> Error {
+        match error {
+            Error::Database { source: sqlx::Error::Database(source), .. }
+                if DB::is_aborted(&*source) =>
+            {
+                Error::TransactionLost
+            }
+            error => error,
+        }
+    }
+
+    /// Rolls back, whatever is left of the transaction, so that its connection can be used again.
+    /// sqlx counts how deep it is in transactions; where SQLite has ended them all, each ROLLBACK
+    /// would fail and the count would stay.
+    pub(crate) async fn clean(&self, tx: &mut Transaction<'static, DB>) {
+        let depth =
+            |tx: &Transaction<'static, DB>| DB::TransactionManager::get_transaction_depth(tx);
+        while let left @ 1.. = depth(tx) {
+            let rollback = DB::TransactionManager::rollback(tx).await;
+            if rollback.is_ok() {
+                continue;
+            }
+            // Gives the next ROLLBACK something to undo.
+            let undoable = if left == 1 {
+                "BEGIN".into_sql_str()
+            } else {
+                super::statements::savepoint_of_sqlx(left - 1)
+            };
+            if DB::run(tx, undoable).await.is_err() {
+                break;
+            }
+        }
+    }
+}
+
+fn lost<DB: Backend>(error: sqlx::Error) -> Error {
+    match error {
+        sqlx::Error::Database(_) => Error::TransactionLost,
+        source => Error::Database { doing: "checking the transaction", source },
+    }
+}

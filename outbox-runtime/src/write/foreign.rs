@@ -1,0 +1,64 @@
+use super::{Hot, Writer};
+use crate::Error;
+use crate::event::{EventEnvelope, EventId, IntoEnvelope};
+use crate::store::{Backend, NewRow, Seated};
+
+/// Proof that an event was inserted in a transaction that is not ours. Dropping it costs nothing but
+/// latency: the poller finds the event.
+#[derive(Debug)]
+#[must_use = "give it to `committed` after the commit, or drop it and leave the event to the poller"]
+pub struct Receipt {
+    /// The event's id.
+    pub event_id: EventId,
+    inserted: Option<(i64, EventEnvelope)>,
+}
+
+impl Receipt {
+    /// Whether an event with the same id existed already, or a hook suppressed this one.
+    pub fn is_new(&self) -> bool {
+        self.inserted.is_some()
+    }
+}
+
+impl<DB: Backend> Writer<DB> {
+    /// Writes an event in a transaction that is not ours: a plain `sqlx::Transaction`, or a
+    /// connection handed over by another layer. The row is due at once; whether it is ever seen is
+    /// up to that transaction.
+    ///
+    /// # Errors
+    /// If the event is refused, or the database fails.
+    pub async fn write_in(
+        &self,
+        connection: &mut DB::Connection,
+        event: impl IntoEnvelope,
+    ) -> Result<Option<Receipt>, Error> {
+        let shared = &self.shared;
+        let events = shared.hooks.before_write(vec![event.into_envelope()?])?;
+        let rows: Vec<NewRow<'_>> =
+            events.iter().map(|envelope| NewRow { envelope, seated: Seated::No }).collect();
+        let inserted = shared.store.insert(connection, &rows).await?;
+        shared.hooks.after_write(&events);
+        Ok(events.into_iter().zip(inserted).next().map(|(envelope, inserted)| Receipt {
+            event_id: envelope.event_id(),
+            inserted: (!inserted.duplicate).then_some((inserted.sequence, envelope)),
+        }))
+    }
+
+    /// Says that the transaction of a receipt was committed, so that the event can be delivered at
+    /// once. If it was not, or somebody else was faster, nothing happens.
+    ///
+    /// # Errors
+    /// If the database fails; the poller finds the event then.
+    pub async fn committed(&self, receipt: Receipt) -> Result<(), Error> {
+        let Some((sequence, envelope)) = receipt.inserted else { return Ok(()) };
+        let Some(seat) = self.shared.seats.reserve(&envelope) else {
+            self.shared.seats.committed(Vec::new(), 1);
+            return Ok(());
+        };
+        let lease = self.shared.seats.lease();
+        if self.shared.store.claim_inserted(sequence, &envelope, lease).await? {
+            self.shared.seats.committed(vec![Hot { seat, sequence, envelope }], 0);
+        }
+        Ok(())
+    }
+}

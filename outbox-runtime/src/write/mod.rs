@@ -1,0 +1,111 @@
+//! Writing events in the business transaction.
+//!
+//! # Layout
+//! [`Writer`] begins transactions. [`Tx`] is one: it buffers events and inserts them as the last thing
+//! before the commit. [`Savepoint`] is a part of one that can be undone. [`WriterHook`] looks on.
+//! [`Seats`] is what the runtime offers: places for events that can be delivered at once.
+
+mod foreign;
+mod hook;
+mod savepoint;
+mod seat;
+mod tx;
+
+pub use foreign::Receipt;
+pub use hook::WriterHook;
+pub use savepoint::Savepoint;
+pub use seat::{Hot, NoSeats, Seat, Seats};
+pub use tx::{Tx, WriteOutcome, Written};
+
+use std::sync::Arc;
+
+use sqlx::Pool;
+
+use crate::Error;
+use crate::store::{Backend, Store, Table};
+use hook::Hooks;
+
+/// Writes events in transactions of one database.
+#[derive(Debug)]
+pub struct Writer<DB: Backend> {
+    shared: Arc<Shared<DB>>,
+}
+
+/// What every transaction of a writer needs.
+#[derive(Debug)]
+struct Shared<DB: Backend> {
+    store: Store<DB>,
+    hooks: Hooks,
+    seats: Arc<dyn Seats>,
+}
+
+impl<DB: Backend> Clone for Writer<DB> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<DB: Backend> Writer<DB> {
+    /// A writer without hooks or seats: every event is left to a poller.
+    pub fn new(pool: Pool<DB>, table: Table) -> Self {
+        Self::with(pool, table, Vec::new(), Arc::new(NoSeats))
+    }
+
+    /// A writer with hooks, and with seats for events that can be delivered at once.
+    pub fn with(
+        pool: Pool<DB>,
+        table: Table,
+        hooks: Vec<Arc<dyn WriterHook>>,
+        seats: Arc<dyn Seats>,
+    ) -> Self {
+        let store = Store::new(pool, table);
+        Self { shared: Arc::new(Shared { store, hooks: Hooks::new(hooks), seats }) }
+    }
+
+    /// The store that it writes to.
+    pub fn store(&self) -> &Store<DB> {
+        &self.shared.store
+    }
+
+    /// Begins a transaction. On SQLite it has the write lock from the start, so it cannot fail half
+    /// way because of another writer.
+    ///
+    /// # Errors
+    /// If no connection is to be had, or the database fails.
+    pub async fn begin(&self) -> Result<Tx<DB>, Error> {
+        Tx::begin(Arc::clone(&self.shared)).await
+    }
+
+    /// Runs a transaction: commits if the closure returns `Ok`, and rolls back if it does not.
+    ///
+    /// ```no_run
+    /// # use outbox_runtime::{Error, store::Backend, write::Writer, event::EventType};
+    /// # async fn example<DB: Backend>(writer: Writer<DB>, placed: impl EventType) -> Result<(), Error> {
+    /// let order_id = writer.transaction(async |tx| {
+    ///     // The business write, and then:
+    ///     tx.write(placed)?;
+    ///     Ok::<_, Error>(7)
+    /// }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What the closure returned, or why the transaction could not be begun or committed.
+    pub async fn transaction<T, E: From<Error>>(
+        &self,
+        work: impl AsyncFnOnce(&mut Tx<DB>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut tx = self.begin().await?;
+        match work(&mut tx).await {
+            Ok(value) => {
+                tx.commit().await?;
+                Ok(value)
+            }
+            Err(error) => {
+                tx.rollback().await?;
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use sqlx::Transaction;
+use tokio::runtime::Handle;
+
+use super::{Hot, Savepoint, Seat, Shared, savepoint};
+use crate::Error;
+use crate::event::{EventEnvelope, EventId, IntoEnvelope};
+use crate::store::{Backend, Inserted, NewRow, Pass, Seated};
+
+/// A transaction that events can be written in.
+///
+/// It derefs to the connection, so the business writes go through it:
+/// `sqlx::query("..").execute(&mut *tx)`. Events are kept in a buffer until [`commit`](Self::commit)
+/// inserts them as its last statement. That costs one round trip however many there are, and a
+/// transaction that the database has already ended fails there instead of leaving an event behind.
+///
+/// Ending the transaction by SQL of your own (`COMMIT`) is outside what it can promise.
+#[derive(Debug)]
+pub struct Tx<DB: Backend> {
+    // `None` only after it was ended.
+    inner: Option<Transaction<'static, DB>>,
+    shared: Arc<Shared<DB>>,
+    buffer: Vec<EventEnvelope>,
+    flushed: Vec<Flushed>,
+    // Given up after `inner`, so that the next writer finds the lock free.
+    pass: Option<Pass>,
+    runtime: Handle,
+    // The commit has begun: if it does not come to its end, nobody can say how it ended.
+    committing: bool,
+}
+
+#[derive(Debug)]
+struct Flushed {
+    envelope: EventEnvelope,
+    inserted: Inserted,
+    seat: Option<Seat>,
+}
+
+/// An event that is in the database, though not committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// Its id.
+    pub event_id: EventId,
+    /// Its row, or that of the first one with its id.
+    pub sequence: i64,
+    /// Whether there was a first one.
+    pub outcome: WriteOutcome,
+}
+
+/// Whether an event was new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteOutcome {
+    /// It has a row of its own.
+    Inserted,
+    /// An event with its id exists already; nothing was added.
+    Duplicate,
+}
+
+impl<DB: Backend> Tx<DB> {
+    pub(super) async fn begin(shared: Arc<Shared<DB>>) -> Result<Self, Error> {
+        let (pass, inner) = shared.store.begin_tx().await?;
+        Ok(Self {
+            inner: Some(inner),
+            shared,
+            buffer: Vec::new(),
+            flushed: Vec::new(),
+            pass: Some(pass),
+            runtime: Handle::current(),
+            committing: false,
+        })
+    }
+
+    /// Writes an event. It is checked and kept; [`commit`](Self::commit) inserts it. Gives its id,
+    /// or `None` if a hook suppressed it.
+    ///
+    /// # Errors
+    /// If the event cannot be stored as it is, or a hook refuses it. The transaction is untouched.
+    pub fn write(&mut self, event: impl IntoEnvelope) -> Result<Option<EventId>, Error> {
+        Ok(self.write_all([event])?.first().copied())
+    }
+
+    /// Writes several events; all of them or none. Gives the ids of those that no hook suppressed.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_all<E: IntoEnvelope>(
+        &mut self,
+        events: impl IntoIterator<Item = E>,
+    ) -> Result<Vec<EventId>, Error> {
+        savepoint::buffer(&mut self.buffer, &self.shared.hooks, events)
+    }
+
+    /// Inserts the buffered events now instead of at the commit, and gives what became of each.
+    ///
+    /// # Errors
+    /// If the database fails, or has ended the transaction already.
+    pub async fn flush(&mut self) -> Result<Vec<Written>, Error> {
+        if self.buffer.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.probe().await?;
+        let before = self.flushed.len();
+        self.insert_buffer().await?;
+        Ok(self.flushed[before..].iter().map(Flushed::written).collect())
+    }
+
+    /// Inserts the buffered events and commits.
+    ///
+    /// # Errors
+    /// [`Error::TransactionLost`] if the database had ended the transaction before: nothing is
+    /// written then. Any other error leaves open whether the commit took place; if it did, the
+    /// events will be delivered. So does dropping this future before its end.
+    pub async fn commit(mut self) -> Result<(), Error> {
+        self.committing = true;
+        let guarded = match (self.buffer.is_empty(), self.flushed.is_empty()) {
+            (true, true) => Ok(()),
+            // Nothing is left to be inserted that would fail in a lost transaction.
+            (true, false) => self.probe().await,
+            (false, _) => match self.guard().await {
+                Ok(()) => self.insert_buffer().await,
+                lost => lost,
+            },
+        };
+        if let Err(error) = guarded {
+            self.abandon().await;
+            return Err(error);
+        }
+        let Some(inner) = self.inner.take() else { return Err(Error::TransactionLost) };
+        // From here on the outcome is the database's. If this future is dropped, or the connection
+        // breaks, nobody knows it: no hook is called, and the seats go with `flushed`.
+        let flushed = std::mem::take(&mut self.flushed);
+        inner.commit().await.map_err(Error::database("committing"))?;
+        self.pass = None;
+        self.dispatch(flushed);
+        Ok(())
+    }
+
+    /// Undoes everything.
+    ///
+    /// # Errors
+    /// None today: if the connection is gone, the server undoes the transaction.
+    pub async fn rollback(mut self) -> Result<(), Error> {
+        self.abandon().await;
+        Ok(())
+    }
+
+    /// Begins a part that can be undone on its own, with the events written in it.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn savepoint(&mut self) -> Result<Savepoint<'_, DB>, Error> {
+        let Some(inner) = &mut self.inner else { return Err(Error::TransactionLost) };
+        Savepoint::<DB>::begin(&mut **inner, &mut self.buffer, &self.shared.hooks).await
+    }
+
+    /// The transaction of sqlx.
+    ///
+    /// # Panics
+    /// Never: a transaction that was ended is gone.
+    pub fn sqlx(&mut self) -> &mut Transaction<'static, DB> {
+        self.inner.as_mut().unwrap_or_else(|| unreachable!("a transaction is used after its end"))
+    }
+
+    /// Fails if the database has ended the transaction. To be called last: it releases the mark
+    /// that was set at the beginning.
+    async fn guard(&mut self) -> Result<(), Error> {
+        let store = self.shared.store.clone();
+        store.guard(self.sqlx()).await
+    }
+
+    /// Fails if the database has ended the transaction, and leaves the mark in place.
+    async fn probe(&mut self) -> Result<(), Error> {
+        let store = self.shared.store.clone();
+        store.probe(self.sqlx()).await
+    }
+
+    async fn insert_buffer(&mut self) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        let events = std::mem::take(&mut self.buffer);
+        let mut seats: Vec<Option<Seat>> =
+            events.iter().map(|event| shared.seats.reserve(event)).collect();
+        let lease = shared.seats.lease();
+        let rows: Vec<NewRow<'_>> = events
+            .iter()
+            .zip(&seats)
+            .map(|(envelope, seat)| NewRow {
+                envelope,
+                seated: if seat.is_some() { Seated::Yes(lease) } else { Seated::No },
+            })
+            .collect();
+        let inserted = shared.store.insert(self.sqlx(), &rows).await;
+        let inserted = match inserted {
+            Ok(inserted) => inserted,
+            Err(error) => {
+                self.buffer = events;
+                return Err(shared.store.lost_or(error));
+            }
+        };
+        drop(rows);
+        let results = events.into_iter().zip(inserted).zip(seats.drain(..));
+        self.flushed.extend(results.map(|((envelope, inserted), seat)| {
+            // A duplicate has a row that is not ours: it frees its seat.
+            Flushed { envelope, inserted, seat: seat.filter(|_| !inserted.duplicate) }
+        }));
+        Ok(())
+    }
+
+    /// Rolls back a transaction that cannot be committed.
+    async fn abandon(&mut self) {
+        if let Some(mut inner) = self.inner.take() {
+            self.shared.store.clean(&mut inner).await;
+        }
+        self.pass = None;
+        self.forget();
+    }
+
+    /// Frees the seats and tells the hooks that nothing was written.
+    fn forget(&mut self) {
+        let flushed = self.flushed.drain(..).map(|flushed| flushed.envelope);
+        let mut events: Vec<EventEnvelope> = flushed.collect();
+        events.append(&mut self.buffer);
+        self.shared.hooks.after_rollback(&events);
+    }
+
+    fn dispatch(&self, flushed: Vec<Flushed>) {
+        let (mut events, mut hot, mut due) = (Vec::new(), Vec::new(), 0);
+        for Flushed { envelope, inserted, seat } in flushed {
+            events.push(envelope.clone());
+            match seat {
+                Some(seat) => hot.push(Hot { seat, sequence: inserted.sequence, envelope }),
+                None if !inserted.duplicate => due += 1,
+                None => {}
+            }
+        }
+        if !events.is_empty() {
+            self.shared.seats.committed(hot, due);
+            self.shared.hooks.after_commit(&events);
+        }
+    }
+}
+
+impl Flushed {
+    fn written(&self) -> Written {
+        let outcome =
+            if self.inserted.duplicate { WriteOutcome::Duplicate } else { WriteOutcome::Inserted };
+        let event_id = self.envelope.event_id();
+        Written { event_id, sequence: self.inserted.sequence, outcome }
+    }
+}
+
+impl<DB: Backend> Deref for Tx<DB> {
+    type Target = DB::Connection;
+
+    fn deref(&self) -> &DB::Connection {
+        match &self.inner {
+            Some(inner) => inner,
+            None => unreachable!("a transaction is used after its end"),
+        }
+    }
+}
+
+impl<DB: Backend> DerefMut for Tx<DB> {
+    fn deref_mut(&mut self) -> &mut DB::Connection {
+        self.sqlx()
+    }
+}
+
+/// Dropping it undoes everything, inside or outside of the async runtime.
+impl<DB: Backend> Drop for Tx<DB> {
+    fn drop(&mut self) {
+        let Some(mut inner) = self.inner.take() else { return };
+        let (store, pass) = (self.shared.store.clone(), self.pass.take());
+        // Also where there is no runtime around; the next writer waits until it is undone.
+        self.runtime.spawn(async move {
+            store.clean(&mut inner).await;
+            drop((inner, pass));
+        });
+        if !self.committing {
+            self.forget();
+        }
+    }
+}

@@ -1,0 +1,171 @@
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use outbox_runtime::store::{Backend, Store, Table, migrate};
+use sqlx::database::HasStatementCache;
+use sqlx::pool::PoolOptions;
+use sqlx::{AssertSqlSafe, Connection, MySql, Pool, Postgres, SqlSafeStr, Sqlite};
+
+/// A database that tests can have a fresh one of.
+pub trait TestDatabase: Backend + HasStatementCache {
+    /// Where to find the server; `None` if no server is needed.
+    const URL_VARIABLE: Option<&'static str>;
+
+    /// Moves every time of a table into the past, which is as good as waiting. `{micros}` is by how
+    /// much.
+    const AGE: &'static str;
+
+    /// What a number is cast to, to be read as 64 bits.
+    const WIDE: &'static str;
+
+    /// The present time as SQL.
+    const NOW: &'static str;
+
+    /// The options that lead to a database of this name.
+    fn named(url: &str, name: &str) -> <Self::Connection as Connection>::Options;
+}
+
+impl TestDatabase for Sqlite {
+    const URL_VARIABLE: Option<&'static str> = None;
+    const AGE: &'static str = "UPDATE {table} SET available_at = available_at - {micros}, \
+        created_at = created_at - {micros}, done_at = done_at - {micros}, \
+        locked_at = locked_at - {micros}";
+    const WIDE: &'static str = "INTEGER";
+    const NOW: &'static str = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)";
+
+    fn named(_: &str, name: &str) -> sqlx::sqlite::SqliteConnectOptions {
+        sqlx::sqlite::SqliteConnectOptions::new()
+            .filename(file(name))
+            .create_if_missing(true)
+            .busy_timeout(Duration::from_secs(20))
+    }
+}
+
+impl TestDatabase for Postgres {
+    const URL_VARIABLE: Option<&'static str> = Some("OUTBOX_TEST_POSTGRES_URL");
+    const AGE: &'static str = "UPDATE {table} SET \
+        available_at = available_at - {micros} * interval '1 microsecond', \
+        created_at = created_at - {micros} * interval '1 microsecond', \
+        done_at = done_at - {micros} * interval '1 microsecond', \
+        locked_at = locked_at - {micros} * interval '1 microsecond'";
+    const WIDE: &'static str = "bigint";
+    const NOW: &'static str = "now()";
+
+    fn named(url: &str, name: &str) -> sqlx::postgres::PgConnectOptions {
+        url.parse::<sqlx::postgres::PgConnectOptions>().expect("a PostgreSQL URL").database(name)
+    }
+}
+
+impl TestDatabase for MySql {
+    const URL_VARIABLE: Option<&'static str> = Some("OUTBOX_TEST_MYSQL_URL");
+    const AGE: &'static str = "UPDATE {table} SET \
+        available_at = TIMESTAMPADD(MICROSECOND, -{micros}, available_at), \
+        created_at = TIMESTAMPADD(MICROSECOND, -{micros}, created_at), \
+        done_at = TIMESTAMPADD(MICROSECOND, -{micros}, done_at), \
+        locked_at = TIMESTAMPADD(MICROSECOND, -{micros}, locked_at)";
+    const WIDE: &'static str = "SIGNED";
+    const NOW: &'static str = "UTC_TIMESTAMP(6)";
+
+    fn named(url: &str, name: &str) -> sqlx::mysql::MySqlConnectOptions {
+        url.parse::<sqlx::mysql::MySqlConnectOptions>().expect("a MySQL URL").database(name)
+    }
+}
+
+/// A database of one test's own.
+#[derive(Debug)]
+pub struct Fresh<DB: TestDatabase> {
+    /// Its connections.
+    pub pool: Pool<DB>,
+    name: String,
+}
+
+impl<DB: TestDatabase> Fresh<DB> {
+    /// Makes one; `None`, and a line that says so, where no server is given.
+    pub async fn new() -> Option<Self> {
+        static COUNTER: AtomicU32 = AtomicU32::new(0);
+        let url = match DB::URL_VARIABLE {
+            None => String::new(),
+            Some(variable) => match std::env::var(variable) {
+                Ok(url) => url,
+                Err(_) => {
+                    left_out(variable);
+                    return None;
+                }
+            },
+        };
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("outbox_{}_{number}", std::process::id());
+        if DB::URL_VARIABLE.is_some() {
+            let mut admin = DB::Connection::connect(&url).await.expect("the server answers");
+            let sql = format!("CREATE DATABASE {name}");
+            DB::run(&mut admin, AssertSqlSafe(sql).into_sql_str()).await.expect("a new database");
+        }
+        let pool = PoolOptions::new()
+            .max_connections(12)
+            .acquire_timeout(Duration::from_secs(30))
+            .connect_with(DB::named(&url, &name))
+            .await
+            .expect("the new database answers");
+        Some(Self { pool, name })
+    }
+
+    /// The store of a migrated table.
+    pub async fn store(&self) -> Store<DB> {
+        self.store_of(&Table::default()).await
+    }
+
+    /// The store of a migrated table with a name.
+    pub async fn store_of(&self, table: &Table) -> Store<DB> {
+        migrate(&self.pool, table).await.expect("the table is made");
+        Store::new(self.pool.clone(), table.clone())
+    }
+
+    /// The same database through one connection only.
+    pub async fn single(&self) -> Pool<DB> {
+        let options = (*self.pool.connect_options()).clone();
+        PoolOptions::new().max_connections(1).connect_with(options).await.expect("a connection")
+    }
+
+    /// Runs SQL as it is.
+    pub async fn run(&self, sql: impl Into<String>) {
+        self.try_run(sql).await.expect("the SQL is right");
+    }
+
+    /// Runs SQL as it is.
+    pub async fn try_run(&self, sql: impl Into<String>) -> sqlx::Result<()> {
+        let mut connection = self.pool.acquire().await?;
+        DB::run(&mut connection, AssertSqlSafe(sql.into()).into_sql_str()).await
+    }
+
+    /// The number that a query gives.
+    pub async fn number(&self, sql: impl Into<String>) -> i64 {
+        let mut connection = self.pool.acquire().await.expect("a connection");
+        let sql = AssertSqlSafe(sql.into()).into_sql_str();
+        let rows = DB::fetch(&mut connection, sql, vec![]).await.expect("the SQL is right");
+        DB::int(&rows[0], 0).expect("a number").unwrap_or(-1)
+    }
+}
+
+impl<DB: TestDatabase> Drop for Fresh<DB> {
+    fn drop(&mut self) {
+        if DB::URL_VARIABLE.is_none() {
+            for ending in ["", "-wal", "-shm"] {
+                let mut file = file(&self.name).into_os_string();
+                file.push(ending);
+                let _ = std::fs::remove_file(file);
+            }
+        }
+    }
+}
+
+fn file(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("{name}.db"))
+}
+
+/// Says, past the capture of the test runner, that something was not tested.
+fn left_out(variable: &str) {
+    let text = format!("left out: {variable} is not set; `cargo xtask test` starts a server\n");
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}

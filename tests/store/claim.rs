@@ -1,0 +1,266 @@
+//! Claiming and renewing.
+
+use std::time::Duration;
+
+use outbox::{EventEnvelope, Status};
+use outbox_runtime::store::{
+    ClaimRequest, Claims, Completion, Finish, Finished, Lease, NewRow, Seated, Store, Subscription,
+    Table,
+};
+use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_database};
+
+/// What a claim asks for if nothing else is said.
+pub fn request<'a>(owner: &'a str, subscription: &'a Subscription) -> ClaimRequest<'a> {
+    ClaimRequest {
+        lease: lease(owner),
+        subscription,
+        fresh: 1_000,
+        retried: 1_000,
+        floor: None,
+        skip_recent: Duration::ZERO,
+    }
+}
+
+/// Claims everything that is due.
+pub async fn all<DB: TestDatabase>(store: &Store<DB>, owner: &str) -> Claims {
+    store.claim(request(owner, &Subscription::ALL)).await.expect("a claim")
+}
+
+fn sequences(claims: &Claims) -> Vec<i64> {
+    claims.rows.iter().map(|row| row.sequence).collect()
+}
+
+async fn a_claim_moves_the_row_out_of_reach<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let inserted = rows.insert_due(&[event("Paid")]).await;
+    let claimed = all(&store, "a").await;
+    assert_eq!(claimed.rows.len(), 1);
+    assert_eq!(claimed.rows[0].sequence, inserted[0].sequence);
+    assert_eq!((claimed.rows[0].token, claimed.rows[0].takeovers), (1, 0));
+    let row = rows.row(inserted[0].sequence).await;
+    assert_eq!((row.token, row.locked_by.as_deref()), (1, Some("a")));
+    assert!(all(&store, "b").await.rows.is_empty());
+    rows.age(Duration::from_secs(31)).await;
+    let again = all(&store, "b").await;
+    assert_eq!((again.rows[0].token, again.rows[0].takeovers), (2, 1));
+}
+
+async fn rows_come_by_due_time_and_then_sequence<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let late = rows.insert_due(&[event("A"), event("B")]).await;
+    rows.age(Duration::from_secs(5)).await;
+    let next = rows.insert_due(&[event("C")]).await;
+    // The second of the first two was due before all.
+    let table = store.table();
+    db.run(
+        DB::AGE.replace("{table}", &table.to_string()).replace("{micros}", "9000000")
+            + &format!(" WHERE sequence = {}", late[1].sequence),
+    )
+    .await;
+    let claimed = all(&store, "a").await;
+    assert_eq!(sequences(&claimed), [late[1].sequence, late[0].sequence, next[0].sequence]);
+}
+
+async fn fresh_and_retried_have_their_own_limits<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let poison: Vec<EventEnvelope> = (0..20).map(|_| event("Poison")).collect();
+    rows.insert_due(&poison).await;
+    let claimed = all(&store, "a").await;
+    let failed: Vec<Finish> = claimed
+        .rows
+        .iter()
+        .map(|row| Finish {
+            sequence: row.sequence,
+            token: row.token,
+            result: Finished::Retry { attempts: 1, delay: Duration::ZERO, error: "x".into() },
+        })
+        .collect();
+    store.finish("a", &failed, Completion::Keep).await.unwrap();
+    rows.insert_due(&[event("Fresh"), event("Fresh"), event("Fresh")]).await;
+    let asked = ClaimRequest { fresh: 2, retried: 5, ..request("b", &Subscription::ALL) };
+    let claimed = store.claim(asked).await.unwrap();
+    let of = |status| claimed.rows.iter().filter(|row| row.status == status).count();
+    assert_eq!((of(Status::New), of(Status::Retry)), (2, 5));
+    assert!(claimed.fresh_until.is_some() && claimed.retried_until.is_some(), "both were full");
+    let asked = ClaimRequest { fresh: 5, retried: 0, ..request("b", &Subscription::ALL) };
+    let claimed = store.claim(asked).await.unwrap();
+    assert_eq!((claimed.rows.len(), claimed.fresh_until), (1, None));
+}
+
+async fn only_events_that_are_handled_here<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let global = EventEnvelope::json("Created", "{}").unwrap();
+    rows.insert_due(&[event("Paid"), event("Unknown"), global, event("Created")]).await;
+    db.run(format!(
+        "UPDATE {} SET aggregate_type = NULL WHERE aggregate_type = '__GLOBAL__'",
+        store.table()
+    ))
+    .await;
+    let known = store.subscribe([("Order", "Paid"), ("__GLOBAL__", "Created"), ("X", "Unknown")]);
+    let claimed = store.claim(request("a", &known)).await.unwrap();
+    let names: Vec<(&str, &str)> = claimed
+        .rows
+        .iter()
+        .map(|row| (row.envelope.aggregate_type(), row.envelope.event_type()))
+        .collect();
+    assert_eq!(names, [("Order", "Paid"), ("__GLOBAL__", "Created")]);
+    let nothing = store.subscribe([]);
+    assert!(store.claim(request("a", &nothing)).await.unwrap().rows.is_empty());
+    assert_eq!(all(&store, "b").await.rows.len(), 2, "the rest is left for those who know it");
+}
+
+async fn nothing_below_the_floor_is_looked_at<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    rows.insert_due(&[event("Old")]).await;
+    rows.age(Duration::from_secs(60)).await;
+    let new = rows.insert_due(&[event("New")]).await;
+    let floor = store.now().await.unwrap() - Duration::from_secs(10);
+    let asked = ClaimRequest { floor: Some(floor), ..request("a", &Subscription::ALL) };
+    assert_eq!(sequences(&store.claim(asked).await.unwrap()), [new[0].sequence]);
+    assert_eq!(all(&store, "a").await.rows.len(), 1, "a sweep finds the rest");
+}
+
+async fn young_rows_can_be_left_alone<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    rows.insert_due(&[event("Paid")]).await;
+    let minute = Duration::from_secs(60);
+    let asked = ClaimRequest { skip_recent: minute, ..request("a", &Subscription::ALL) };
+    assert!(store.claim(asked).await.unwrap().rows.is_empty());
+    rows.age(minute).await;
+    assert_eq!(store.claim(asked).await.unwrap().rows.len(), 1);
+}
+
+async fn a_full_batch_tells_how_far_it_came<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let before = store.now().await.unwrap() - Duration::from_secs(1);
+    rows.insert_due(&[event("A"), event("B"), event("C")]).await;
+    let asked = ClaimRequest { fresh: 2, ..request("a", &Subscription::ALL) };
+    let claimed = store.claim(asked).await.unwrap();
+    let until = claimed.fresh_until.expect("it was full");
+    assert!(until > before && until <= store.now().await.unwrap());
+    let asked = ClaimRequest { floor: Some(until), ..asked };
+    assert_eq!(store.claim(asked).await.unwrap().rows.len(), 1, "the next begins there");
+}
+
+async fn a_lease_is_renewed_for_its_holder_only<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    rows.insert_due(&[event("A"), event("B"), event("C")]).await;
+    let held: Vec<(i64, i64)> =
+        all(&store, "a").await.rows.iter().map(|row| (row.sequence, row.token)).collect();
+    rows.age(Duration::from_secs(29)).await;
+    let wrong_token = [(held[1].0, held[1].1 + 1)];
+    assert!(store.renew(lease("a"), &wrong_token).await.unwrap().is_empty());
+    assert!(store.renew(lease("b"), &held).await.unwrap().is_empty(), "another owner");
+    assert!(store.renew(lease("a"), &[]).await.unwrap().is_empty());
+    let mut renewed = store.renew(lease("a"), &held[..2]).await.unwrap();
+    renewed.sort_unstable();
+    assert_eq!(renewed, [held[0].0, held[1].0]);
+    rows.age(Duration::from_secs(2)).await;
+    assert_eq!(sequences(&all(&store, "b").await), [held[2].0], "two were renewed in time");
+    let long = Lease { owner: "a", length: Duration::from_secs(3_600) };
+    assert!(store.renew(long, &held[2..]).await.unwrap().is_empty(), "it is another's now");
+}
+
+async fn a_row_that_makes_no_sense_disturbs_no_other<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let inserted = rows.insert_due(&[event("A"), event("B"), event("C"), event("D")]).await;
+    let table = store.table();
+    let bad = |column: &str, value: &str, row: usize| {
+        format!("UPDATE {table} SET {column} = {value} WHERE sequence = {}", inserted[row].sequence)
+    };
+    db.run(bad("headers", "'[1]'", 1)).await;
+    db.run(bad("event_id", "''", 2)).await;
+    let claimed = all(&store, "a").await;
+    assert_eq!(sequences(&claimed), [inserted[0].sequence, inserted[3].sequence]);
+    let mut undecodable: Vec<(i64, &str)> =
+        claimed.undecodable.iter().map(|row| (row.sequence, row.reason)).collect();
+    undecodable.sort_unstable();
+    assert_eq!(
+        undecodable,
+        [
+            (inserted[1].sequence, "the headers are not a JSON object of strings"),
+            (inserted[2].sequence, "the event id is not one"),
+        ]
+    );
+    let dead: Vec<Finish> = claimed
+        .undecodable
+        .iter()
+        .map(|row| Finish {
+            sequence: row.sequence,
+            token: row.token,
+            result: Finished::Dead { attempts: 0, error: row.reason.to_owned() },
+        })
+        .collect();
+    assert!(store.finish("a", &dead, Completion::Keep).await.unwrap().is_empty());
+    assert_eq!(rows.row(inserted[1].sequence).await.status, Status::Dead);
+}
+
+async fn an_unknown_status_is_nobodys<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    rows.insert_due(&[event("A"), event("B")]).await;
+    db.run(format!("UPDATE {} SET status = 9 WHERE event_type = 'A'", store.table())).await;
+    assert_eq!(all(&store, "a").await.rows.len(), 1);
+}
+
+async fn a_batch_costs_as_many_statements_as_one<DB: TestDatabase>(db: Fresh<DB>) {
+    // Batches of any size run the same prepared statements: none is added to the cache.
+    db.store().await;
+    let pool = db.single().await;
+    let store = Store::new(pool.clone(), Table::default());
+    let cached = async || {
+        let connection = pool.acquire().await.unwrap();
+        sqlx::Connection::cached_statements_size(&*connection)
+    };
+    let round = async |count: usize| {
+        let events: Vec<EventEnvelope> = (0..count).map(|_| event("Paid")).collect();
+        let mut connection = pool.acquire().await.unwrap();
+        let new: Vec<NewRow<'_>> =
+            events.iter().map(|envelope| NewRow { envelope, seated: Seated::No }).collect();
+        store.insert(&mut connection, &new).await.unwrap();
+        drop(connection);
+        let claimed = all(&store, "a").await;
+        assert_eq!(claimed.rows.len(), count);
+        let held: Vec<(i64, i64)> =
+            claimed.rows.iter().map(|row| (row.sequence, row.token)).collect();
+        assert_eq!(store.renew(lease("a"), &held).await.unwrap().len(), count);
+        let done: Vec<Finish> = held
+            .iter()
+            .map(|(sequence, token)| Finish {
+                sequence: *sequence,
+                token: *token,
+                result: Finished::Done,
+            })
+            .collect();
+        assert!(store.finish("a", &done, Completion::Keep).await.unwrap().is_empty());
+    };
+    round(2).await;
+    round(500).await;
+    let before = cached().await;
+    round(499).await;
+    round(3).await;
+    assert_eq!(cached().await, before);
+}
+
+on_every_database!(
+    a_claim_moves_the_row_out_of_reach,
+    rows_come_by_due_time_and_then_sequence,
+    fresh_and_retried_have_their_own_limits,
+    only_events_that_are_handled_here,
+    nothing_below_the_floor_is_looked_at,
+    young_rows_can_be_left_alone,
+    a_full_batch_tells_how_far_it_came,
+    a_lease_is_renewed_for_its_holder_only,
+    a_row_that_makes_no_sense_disturbs_no_other,
+    an_unknown_status_is_nobodys,
+    a_batch_costs_as_many_statements_as_one,
+);

@@ -1,0 +1,158 @@
+//! Inserting events.
+
+use std::time::Duration;
+
+use outbox::{EventEnvelope, Status};
+use outbox_runtime::store::{Inserted, NewRow, Seated};
+use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_database};
+
+async fn a_row_is_new_and_due<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let [inserted] = rows.insert_due(&[event("Paid")]).await[..] else { panic!("one row") };
+    assert!(!inserted.duplicate);
+    let row = rows.row(inserted.sequence).await;
+    assert_eq!(row.status, Status::New);
+    assert_eq!((row.attempts, row.token, row.takeovers), (0, 0, 0));
+    assert_eq!((row.locked_by, row.last_error, row.ended), (None, None, false));
+}
+
+async fn a_seated_row_is_claimed_already<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let envelope = event("Paid");
+    let mut connection = db.pool.acquire().await.unwrap();
+    let row = NewRow { envelope: &envelope, seated: Seated::Yes(lease("node")) };
+    let inserted = store.insert(&mut connection, &[row]).await.unwrap();
+    drop(connection);
+    let row = rows.row(inserted[0].sequence).await;
+    assert_eq!((row.token, row.locked_by.as_deref()), (1, Some("node")));
+    assert!(super::claim::all(&store, "other").await.rows.is_empty(), "it is not due");
+    rows.age(Duration::from_secs(31)).await;
+    let claimed = super::claim::all(&store, "other").await;
+    assert_eq!(claimed.rows[0].takeovers, 1, "its owner was lost");
+}
+
+async fn sequences_rise_in_the_order_given<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let events: Vec<EventEnvelope> = (0..300).map(|_| event("Paid")).collect();
+    let inserted = (&db, &store).insert_due(&events).await;
+    assert!(inserted.is_sorted_by(|a, b| a.sequence < b.sequence));
+    assert!(inserted.iter().all(|inserted| !inserted.duplicate));
+}
+
+async fn ten_thousand_at_once<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let events: Vec<EventEnvelope> = (0..10_000).map(|_| event("Paid")).collect();
+    let inserted = (&db, &store).insert_due(&events).await;
+    assert_eq!(inserted.len(), 10_000);
+    assert_eq!((&db, &store).count().await, 10_000);
+}
+
+async fn an_id_that_exists_is_no_second_row<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let [first, second, third] = [event("Paid"), event("Paid"), event("Paid")];
+    let committed = rows.insert_due(std::slice::from_ref(&second)).await;
+    // Committed before, and twice in this batch.
+    let batch = [first.clone(), second.clone(), third.clone(), first.clone(), second.clone()];
+    let inserted = rows.insert_due(&batch).await;
+    let duplicates: Vec<bool> = inserted.iter().map(|inserted| inserted.duplicate).collect();
+    assert_eq!(duplicates, [false, true, false, true, true]);
+    assert_eq!(inserted[1].sequence, committed[0].sequence);
+    assert_eq!(inserted[4].sequence, committed[0].sequence);
+    assert_eq!(inserted[3].sequence, inserted[0].sequence);
+    assert_eq!(rows.count().await, 3);
+}
+
+async fn an_id_of_this_transaction_leaves_it_usable<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let envelope = event("Paid");
+    let row = NewRow { envelope: &envelope, seated: Seated::No };
+    let mut tx = db.pool.begin().await.unwrap();
+    let first = store.insert(&mut tx, &[row]).await.unwrap();
+    let second = store.insert(&mut tx, &[row]).await.unwrap();
+    assert_eq!(second, [Inserted { sequence: first[0].sequence, duplicate: true }]);
+    let other = event("Placed");
+    let row = NewRow { envelope: &other, seated: Seated::No };
+    assert!(!store.insert(&mut tx, &[row]).await.unwrap()[0].duplicate);
+    tx.commit().await.unwrap();
+    assert_eq!((&db, &store).count().await, 2);
+}
+
+async fn an_id_is_new_again_once_its_row_is_gone<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let envelope = event("Paid");
+    let first = rows.insert_due(std::slice::from_ref(&envelope)).await;
+    db.run(format!("DELETE FROM {}", store.table())).await;
+    let again = rows.insert_due(std::slice::from_ref(&envelope)).await;
+    assert!(!again[0].duplicate);
+    assert!(again[0].sequence > first[0].sequence, "a sequence is never used again");
+}
+
+async fn everything_said_is_read_back<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let said = EventEnvelope::builder("Grüße 🎉")
+        .event_id("my-id")
+        .aggregate_type("Bestellung")
+        .aggregate_id("ä 'quoted\" \\ one")
+        .tenant("acme")
+        .header("k", "line\nbreak")
+        .payload_json("  {\"z\":1.50,\"a\":\"\\u0041 'x' \\\\ 🎉\",\"z\":2}")
+        .build()
+        .unwrap();
+    rows.insert_due(std::slice::from_ref(&said)).await;
+    let claimed = super::claim::all(&store, "node").await;
+    let read = &claimed.rows[0].envelope;
+    assert_eq!(read.event_id(), said.event_id());
+    assert_eq!(read.event_type(), said.event_type());
+    assert_eq!(read.aggregate_type(), said.aggregate_type());
+    assert_eq!(read.aggregate_id(), said.aggregate_id());
+    assert_eq!(read.tenant_id(), said.tenant_id());
+    assert_eq!(read.headers(), said.headers());
+    assert_eq!(read.payload().as_str(), said.payload().as_str(), "to the byte");
+    assert_eq!(read.occurred_at(), said.occurred_at(), "to the microsecond");
+}
+
+async fn a_payload_of_a_megabyte<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let json = format!("\"{}\"", "\\\\\"".repeat(262_143));
+    let json = &json[..json.len().min(outbox::MAX_PAYLOAD_BYTES)];
+    let large = format!("\"{}\"", "ü".repeat(524_287));
+    for payload in [large, json.to_owned()] {
+        let Ok(envelope) = EventEnvelope::json("Large", payload) else { continue };
+        (&db, &store).insert_due(std::slice::from_ref(&envelope)).await;
+        let claimed = super::claim::all(&store, "node").await;
+        assert_eq!(claimed.rows[0].envelope.payload(), envelope.payload());
+    }
+}
+
+async fn a_delayed_event_is_not_due<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let hour = Duration::from_secs(3_600);
+    let later = outbox::EventEnvelope::builder("Later").payload_json("{}").deliver_after(hour);
+    let at = std::time::SystemTime::now() + hour;
+    let until = outbox::EventEnvelope::builder("Until").payload_json("{}").deliver_at(at);
+    rows.insert_due(&[later.build().unwrap(), until.build().unwrap()]).await;
+    assert!(super::claim::all(&store, "node").await.rows.is_empty());
+    rows.age(hour - Duration::from_secs(60)).await;
+    assert!(super::claim::all(&store, "node").await.rows.is_empty());
+    rows.age(Duration::from_secs(61)).await;
+    assert_eq!(super::claim::all(&store, "node").await.rows.len(), 2);
+}
+
+on_every_database!(
+    a_row_is_new_and_due,
+    a_seated_row_is_claimed_already,
+    sequences_rise_in_the_order_given,
+    ten_thousand_at_once,
+    an_id_that_exists_is_no_second_row,
+    an_id_of_this_transaction_leaves_it_usable,
+    an_id_is_new_again_once_its_row_is_gone,
+    everything_said_is_read_back,
+    a_payload_of_a_megabyte,
+    a_delayed_event_is_not_due,
+);

@@ -1,0 +1,252 @@
+//! Pairs of operations that meet on the same rows, each on a connection of its own.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use outbox::{EventEnvelope, Status};
+use outbox_runtime::store::{Completion, Finish, Finished, NewRow, Seated};
+use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_database};
+
+use super::claim::{self, request};
+use super::finish::{claimed, dead, of, retry};
+
+/// Claim and claim: many claimers, and no row in two hands.
+async fn claim_meets_claim<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let events: Vec<EventEnvelope> = (0..600).map(|_| event("A")).collect();
+    (&db, &store).insert_due(&events).await;
+    let claimers: Vec<_> = (0..6)
+        .map(|index| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let owner = format!("node-{index}");
+                let known = store.subscribe([("Order", "A")]);
+                let mut taken = Vec::new();
+                loop {
+                    let asked = outbox_runtime::store::ClaimRequest {
+                        fresh: 20,
+                        ..request(&owner, &known)
+                    };
+                    let claims = store.claim(asked).await.unwrap();
+                    if claims.rows.is_empty() {
+                        return taken;
+                    }
+                    assert!(claims.rows.iter().all(|row| row.token == 1));
+                    taken.extend(claims.rows.iter().map(|row| row.sequence));
+                }
+            })
+        })
+        .collect();
+    let mut all = Vec::new();
+    for claimer in claimers {
+        all.extend(claimer.await.unwrap());
+    }
+    // A claimer may pass over rows that another holds at that moment and gives back to nobody.
+    let distinct: HashSet<i64> = all.iter().copied().collect();
+    assert_eq!(distinct.len(), all.len(), "no row in two hands");
+    let rest = claim::all(&store, "last").await.rows.len();
+    assert_eq!(all.len() + rest, 600);
+}
+
+/// Claim and an insert in flight: rows of an open transaction are not seen, and do not block.
+async fn claim_meets_an_insert_in_flight<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let (open, done) = (event("Open"), event("Done"));
+    if DB::URL_VARIABLE.is_none() {
+        // SQLite has one writer: the claim waits for the transaction instead.
+        return;
+    }
+    let mut tx = db.pool.begin().await.unwrap();
+    let row = NewRow { envelope: &open, seated: Seated::No };
+    store.insert(&mut tx, &[row]).await.unwrap();
+    (&db, &store).insert_due(&[done]).await;
+    let seen = claim::all(&store, "a").await.rows;
+    assert_eq!(seen.len(), 1);
+    assert_eq!(seen[0].envelope.event_type(), "Done");
+    tx.commit().await.unwrap();
+    let seen = claim::all(&store, "a").await.rows;
+    assert_eq!(seen[0].envelope.event_type(), "Open", "a lower sequence, committed later");
+}
+
+/// Insert and insert of the same id, the first still open: the second waits for it.
+async fn insert_meets_the_same_id_uncommitted<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    if DB::URL_VARIABLE.is_none() {
+        return;
+    }
+    for commits in [true, false] {
+        let envelope = event("A");
+        let mut first = db.pool.begin().await.unwrap();
+        let row = NewRow { envelope: &envelope, seated: Seated::No };
+        let inserted = store.insert(&mut first, &[row]).await.unwrap();
+        let (other_store, pool, same) = (store.clone(), db.pool.clone(), envelope.clone());
+        let second = tokio::spawn(async move {
+            let mut second = pool.begin().await.unwrap();
+            let row = NewRow { envelope: &same, seated: Seated::No };
+            let inserted = other_store.insert(&mut second, &[row]).await.unwrap();
+            second.commit().await.unwrap();
+            inserted[0]
+        });
+        // It cannot end before the first does.
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!second.is_finished());
+        if commits {
+            first.commit().await.unwrap();
+            let second = second.await.unwrap();
+            assert_eq!((second.duplicate, second.sequence), (true, inserted[0].sequence));
+        } else {
+            first.rollback().await.unwrap();
+            assert!(!second.await.unwrap().duplicate);
+        }
+    }
+    assert_eq!((&db, &store).count().await, 2);
+}
+
+/// Finish and a row that expired and was claimed again.
+async fn finish_meets_a_reclaimed_row<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let old = claimed(&db, &store).await;
+    rows.age(Duration::from_secs(31)).await;
+    let (late, new) = tokio::join!(
+        async { store.finish("a", &[of(&old, Finished::Done)], Completion::Keep).await.unwrap() },
+        async { claim::all(&store, "b").await.rows },
+    );
+    // Whoever was first; never both.
+    match new.first() {
+        Some(new) => {
+            assert_eq!((late, new.token), (vec![old.sequence], 2));
+            let done = [of(new, Finished::Done)];
+            assert!(store.finish("b", &done, Completion::Keep).await.unwrap().is_empty());
+        }
+        None => assert!(late.is_empty()),
+    }
+    assert_eq!(rows.row(old.sequence).await.status, Status::Done);
+}
+
+/// Renew and a claim of the expired row.
+async fn renew_meets_reclaim<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let old = claimed(&db, &store).await;
+    rows.age(Duration::from_secs(31)).await;
+    let held = [(old.sequence, old.token)];
+    let (renewed, new) =
+        tokio::join!(async { store.renew(lease("a"), &held).await.unwrap() }, async {
+            claim::all(&store, "b").await.rows
+        },);
+    assert!(renewed.is_empty() || new.is_empty(), "one of them at most");
+    let row = rows.row(old.sequence).await;
+    let owner = if new.is_empty() { "a" } else { "b" };
+    assert_eq!(row.locked_by.as_deref(), Some(owner));
+}
+
+/// Replay and the burial that is sent again.
+async fn replay_meets_finish<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let row = claimed(&db, &store).await;
+    let burial = [of(&row, dead(1, "x"))];
+    store.finish("a", &burial, Completion::Keep).await.unwrap();
+    let (replayed, again) =
+        tokio::join!(async { store.replay(row.envelope.event_id()).await.unwrap() }, async {
+            store.finish("a", &burial, Completion::Keep).await.unwrap()
+        },);
+    assert!(replayed);
+    assert!(again.is_empty() || again == [row.sequence]);
+    assert_eq!(rows.row(row.sequence).await.status, Status::New, "it is not buried again");
+}
+
+/// Purge and a finish that is sent again.
+async fn purge_meets_finish<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let row = claimed(&db, &store).await;
+    let done = [of(&row, Finished::Done)];
+    store.finish("a", &done, Completion::Keep).await.unwrap();
+    rows.age(Duration::from_secs(3_600)).await;
+    let (purged, again) = tokio::join!(
+        async { store.purge_done(Duration::from_secs(60), 10).await.unwrap() },
+        async { store.finish("a", &done, Completion::Keep).await.unwrap() },
+    );
+    assert_eq!(purged, 1);
+    assert!(again.is_empty() || again == [row.sequence]);
+    assert_eq!(rows.count().await, 0);
+    // The id comes back; the late result of its predecessor does not touch it.
+    let again = rows.insert_due(std::slice::from_ref(&row.envelope)).await;
+    assert!(!again[0].duplicate);
+    let late = store.finish("a", &done, Completion::Keep).await.unwrap();
+    assert_eq!(late, [row.sequence]);
+    assert_eq!(rows.row(again[0].sequence).await.status, Status::New);
+}
+
+/// Everything at once, under load: each event is done exactly once and nothing fails.
+async fn everybody_works_on_the_same_table<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    const EVENTS: usize = 400;
+    let inserter = {
+        let (store, pool) = (store.clone(), db.pool.clone());
+        tokio::spawn(async move {
+            for _ in 0..EVENTS / 20 {
+                let events: Vec<EventEnvelope> = (0..20).map(|_| event("A")).collect();
+                let new: Vec<NewRow<'_>> =
+                    events.iter().map(|envelope| NewRow { envelope, seated: Seated::No }).collect();
+                let mut connection = pool.acquire().await.unwrap();
+                store.insert(&mut connection, &new).await.unwrap();
+            }
+        })
+    };
+    let workers: Vec<_> = (0..3)
+        .map(|index| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let owner = format!("node-{index}");
+                let mut done = 0;
+                let mut idle = 0;
+                while idle < 200 {
+                    let claims = claim::all(&store, &owner).await;
+                    idle = if claims.rows.is_empty() { idle + 1 } else { 0 };
+                    let held: Vec<(i64, i64)> =
+                        claims.rows.iter().map(|row| (row.sequence, row.token)).collect();
+                    store.renew(lease(&owner), &held).await.unwrap();
+                    let results: Vec<Finish> = claims
+                        .rows
+                        .iter()
+                        .map(|row| match (row.sequence % 5, row.attempts) {
+                            (0, 0) => of(row, retry(1, Duration::ZERO, "once")),
+                            _ => of(row, Finished::Done),
+                        })
+                        .collect();
+                    let finished = |finish: &&Finish| matches!(finish.result, Finished::Done);
+                    done += results.iter().filter(finished).count();
+                    let stale = store.finish(&owner, &results, Completion::Keep).await.unwrap();
+                    assert!(stale.is_empty(), "no lease was lost");
+                    tokio::task::yield_now().await;
+                }
+                done
+            })
+        })
+        .collect();
+    inserter.await.unwrap();
+    let mut done = 0;
+    for worker in workers {
+        done += worker.await.unwrap();
+    }
+    assert_eq!(done, EVENTS, "each exactly once");
+    let table = store.table();
+    let left = format!("SELECT COUNT(*) FROM {table} WHERE status <> 1");
+    assert_eq!(db.number(left).await, 0);
+}
+
+on_every_database!(
+    claim_meets_claim,
+    claim_meets_an_insert_in_flight,
+    insert_meets_the_same_id_uncommitted,
+    finish_meets_a_reclaimed_row,
+    renew_meets_reclaim,
+    replay_meets_finish,
+    purge_meets_finish,
+    everybody_works_on_the_same_table,
+);

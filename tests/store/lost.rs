@@ -1,0 +1,188 @@
+//! Transactions that the database has ended behind the caller's back: a business statement fails, the
+//! caller passes over it, writes an event and commits.
+
+use outbox_runtime::Error;
+use outbox_runtime::write::{Tx, Writer};
+use outbox_tests::{Fresh, Recorder, Rows, TestDatabase, event, on_every_database};
+use sqlx::{AssertSqlSafe, SqlSafeStr};
+
+use super::write::{business, business_rows, writer};
+
+/// How a database can be brought to end a transaction.
+trait Losable: TestDatabase {
+    /// Makes a statement on the connection fail so that the transaction is lost. The failure is
+    /// passed over.
+    fn lose(db: &Fresh<Self>, connection: &mut Self::Connection)
+    -> impl Future<Output = ()> + Send;
+}
+
+async fn run<DB: TestDatabase>(connection: &mut DB::Connection, sql: &str) -> sqlx::Result<()> {
+    DB::run(connection, AssertSqlSafe(sql).into_sql_str()).await
+}
+
+impl Losable for sqlx::Sqlite {
+    async fn lose(_: &Fresh<Self>, connection: &mut Self::Connection) {
+        let sql = "INSERT OR ROLLBACK INTO business (id) VALUES (1), (1)";
+        run::<Self>(connection, sql).await.expect_err("the key is taken");
+    }
+}
+
+impl Losable for sqlx::Postgres {
+    async fn lose(_: &Fresh<Self>, connection: &mut Self::Connection) {
+        let sql = "INSERT INTO business (id) VALUES (1), (1)";
+        run::<Self>(connection, sql).await.expect_err("the key is taken");
+    }
+}
+
+impl Losable for sqlx::MySql {
+    /// Becomes the victim of a deadlock: it has done less than the other, so InnoDB picks it.
+    async fn lose(db: &Fresh<Self>, connection: &mut Self::Connection) {
+        db.run("CREATE TABLE IF NOT EXISTS locks (id INT PRIMARY KEY, n INT)").await;
+        db.run("REPLACE INTO locks VALUES (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 0)").await;
+        let mut other = db.pool.begin().await.unwrap();
+        run::<Self>(&mut other, "UPDATE locks SET n = n + 1 WHERE id >= 2").await.unwrap();
+        run::<Self>(connection, "UPDATE locks SET n = n + 1 WHERE id = 1").await.unwrap();
+        let blocked = tokio::spawn(async move {
+            // Waits for row 1 until the deadlock is resolved.
+            let waited = run::<Self>(&mut other, "UPDATE locks SET n = n + 1 WHERE id = 1").await;
+            other.rollback().await.unwrap();
+            waited
+        });
+        let waiting = "SELECT COUNT(*) FROM information_schema.innodb_trx \
+             WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE 'UPDATE locks%'";
+        while db.number(waiting).await == 0 {
+            tokio::task::yield_now().await;
+        }
+        let lost = run::<Self>(connection, "UPDATE locks SET n = n + 1 WHERE id = 2").await;
+        lost.expect_err("it is the victim");
+        blocked.await.unwrap().unwrap();
+    }
+}
+
+/// Nothing was written or dispatched, and the connection is as good as new.
+async fn nothing_happened<DB: Losable>(db: &Fresh<DB>, writer: &Writer<DB>, recorder: &Recorder) {
+    assert_eq!((db, writer.store()).count().await, 0, "no row");
+    assert_eq!((recorder.hot().len(), recorder.due()), (0, 0), "no delivery");
+    assert_eq!(recorder.free(), 9, "no seat is kept");
+    for id in 100..124 {
+        let mut tx = writer.begin().await.expect("a clean connection");
+        business::<DB>(&mut tx, id).await.expect("a clean connection");
+        tx.rollback().await.unwrap();
+    }
+    let mut tx = writer.begin().await.unwrap();
+    business::<DB>(&mut tx, 99).await.unwrap();
+    tx.write(event("Good")).unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!((db, writer.store()).count().await, 1);
+}
+
+fn is_lost(result: Result<(), Error>) {
+    let error = result.expect_err("there is nothing to commit");
+    assert!(matches!(error, Error::TransactionLost), "{error:?}");
+}
+
+async fn a_lost_transaction_is_not_committed<DB: Losable>(db: Fresh<DB>) {
+    let (writer, recorder) = writer(&db, 9).await;
+    let mut tx = writer.begin().await.unwrap();
+    DB::lose(&db, &mut tx).await;
+    tx.write(event("A")).unwrap();
+    recorder.told();
+    is_lost(tx.commit().await);
+    assert_eq!(recorder.told(), ["after_rollback A"]);
+    nothing_happened(&db, &writer, &recorder).await;
+}
+
+async fn nor_after_an_early_flush<DB: Losable>(db: Fresh<DB>) {
+    let (writer, recorder) = writer(&db, 9).await;
+    for with_more in [false, true] {
+        let mut tx = writer.begin().await.unwrap();
+        tx.write(event("A")).unwrap();
+        tx.flush().await.unwrap();
+        DB::lose(&db, &mut tx).await;
+        if with_more {
+            tx.write(event("B")).unwrap();
+        }
+        is_lost(tx.commit().await);
+        assert_eq!((&db, writer.store()).count().await, 0);
+    }
+    nothing_happened(&db, &writer, &recorder).await;
+}
+
+async fn nor_flushed<DB: Losable>(db: Fresh<DB>) {
+    let (writer, recorder) = writer(&db, 9).await;
+    let mut tx: Tx<DB> = writer.begin().await.unwrap();
+    DB::lose(&db, &mut tx).await;
+    tx.write(event("A")).unwrap();
+    assert!(matches!(tx.flush().await, Err(Error::TransactionLost)));
+    is_lost(tx.commit().await);
+    nothing_happened(&db, &writer, &recorder).await;
+}
+
+async fn nor_with_a_savepoint_in_between<DB: Losable>(db: Fresh<DB>) {
+    let (writer, recorder) = writer(&db, 9).await;
+    for end in ["rollback", "release", "drop"] {
+        let mut tx = writer.begin().await.unwrap();
+        tx.write(event("A")).unwrap();
+        let mut savepoint = tx.savepoint().await.unwrap();
+        DB::lose(&db, &mut savepoint).await;
+        savepoint.write(event("B")).unwrap();
+        let ended = match end {
+            "rollback" => savepoint.rollback().await,
+            "release" => savepoint.release().await,
+            _ => {
+                drop(savepoint);
+                Ok(())
+            }
+        };
+        // On PostgreSQL going back to the savepoint makes the rest whole again.
+        let whole = DB::URL_VARIABLE == Some("OUTBOX_TEST_POSTGRES_URL");
+        assert_eq!(ended.is_ok(), end == "drop" || whole && end == "rollback", "{end}");
+        if whole {
+            tx.rollback().await.unwrap();
+        } else {
+            is_lost(tx.commit().await);
+        }
+        assert_eq!((&db, writer.store()).count().await, 0, "{end}");
+    }
+    nothing_happened(&db, &writer, &recorder).await;
+}
+
+async fn a_lost_transaction_can_be_rolled_back_or_dropped<DB: Losable>(db: Fresh<DB>) {
+    let (writer, recorder) = writer(&db, 9).await;
+    for dropped in [false, true] {
+        let mut tx = writer.begin().await.unwrap();
+        DB::lose(&db, &mut tx).await;
+        tx.write(event("A")).unwrap();
+        if dropped {
+            drop(tx);
+        } else {
+            tx.rollback().await.unwrap();
+        }
+    }
+    nothing_happened(&db, &writer, &recorder).await;
+}
+
+/// What happens without all that: the event is inserted when it is written, and sqlx commits.
+async fn the_naive_order_gets_it_wrong<DB: Losable>(db: Fresh<DB>) {
+    let (writer, _) = writer(&db, 9).await;
+    let mut tx = db.pool.begin().await.unwrap();
+    business::<DB>(&mut tx, 50).await.unwrap();
+    DB::lose(&db, &mut tx).await;
+    let inserted = writer.write_in(&mut tx, event("A")).await;
+    let committed = tx.commit().await;
+    let event_stayed = (&db, writer.store()).count().await == 1;
+    let business_stayed = business_rows(&db).await == 1;
+    assert!(!business_stayed, "the business write is gone");
+    let told_of_success = committed.is_ok();
+    // Either an event without its business, or a commit that never was.
+    assert!(event_stayed || told_of_success, "{inserted:?}");
+}
+
+on_every_database!(
+    a_lost_transaction_is_not_committed,
+    nor_after_an_early_flush,
+    nor_flushed,
+    nor_with_a_savepoint_in_between,
+    a_lost_transaction_can_be_rolled_back_or_dropped,
+    the_naive_order_gets_it_wrong,
+);

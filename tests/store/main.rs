@@ -1,0 +1,22 @@
+//! The store and the writer, written once and run on every database.
+
+#![allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and documents itself by its name"
+)]
+
+mod claim;
+mod dead;
+mod finish;
+mod foreign;
+mod insert;
+mod interleave;
+mod lost;
+mod model;
+mod purge;
+mod schema;
+mod stats;
+mod write;

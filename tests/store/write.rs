@@ -1,0 +1,306 @@
+//! Writing in a transaction.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use outbox::{EventEnvelope, EventError};
+use outbox_runtime::Error;
+use outbox_runtime::store::Table;
+use outbox_runtime::write::{WriteOutcome, Writer};
+use outbox_tests::{Fresh, Recorder, Rows, TestDatabase, event, on_every_database};
+
+/// A writer on a migrated table, with a recorder as hook and seats.
+pub async fn writer<DB: TestDatabase>(db: &Fresh<DB>, seats: usize) -> (Writer<DB>, Arc<Recorder>) {
+    db.store().await;
+    db.run("CREATE TABLE business (id INT PRIMARY KEY)").await;
+    let recorder = Recorder::with_seats(seats);
+    let hooks: Vec<Arc<dyn outbox_runtime::write::WriterHook>> = vec![recorder.clone()];
+    let writer = Writer::with(db.pool.clone(), Table::default(), hooks, recorder.clone());
+    (writer, recorder)
+}
+
+pub async fn business<DB: TestDatabase>(
+    connection: &mut DB::Connection,
+    id: i32,
+) -> sqlx::Result<()> {
+    let sql = format!("INSERT INTO business (id) VALUES ({id})");
+    DB::run(connection, sqlx::SqlSafeStr::into_sql_str(sqlx::AssertSqlSafe(sql))).await
+}
+
+pub async fn business_rows<DB: TestDatabase>(db: &Fresh<DB>) -> i64 {
+    db.number("SELECT COUNT(*) FROM business").await
+}
+
+async fn events_and_business_are_committed_together<DB: TestDatabase>(db: Fresh<DB>) {
+    let (writer, recorder) = writer(&db, 1).await;
+    let rows = (&db, writer.store());
+    let mut tx = writer.begin().await.unwrap();
+    business::<DB>(&mut tx, 1).await.unwrap();
+    let id = tx.write(event("A")).unwrap().expect("an id");
+    assert_eq!(id.as_str().len(), 26);
+    assert_eq!(tx.write_all([event("B"), event("C")]).unwrap().len(), 2);
+    assert_eq!(recorder.told().len(), 4, "before and after, for each call");
+    tx.commit().await.unwrap();
+    assert_eq!((business_rows(&db).await, rows.count().await), (1, 3));
+    assert_eq!(recorder.told(), ["after_commit A,B,C"]);
+    let hot = recorder.hot();
+    assert_eq!((hot.len(), recorder.due()), (1, 2), "one had a seat");
+    let row = rows.row(hot[0].0).await;
+    assert_eq!((row.token, row.locked_by.as_deref()), (1, Some("recorder")));
+    let due = super::claim::all(writer.store(), "poller").await.rows;
+    assert_eq!(due.len(), 2, "no poller can take the seated one");
+}
+
+async fn a_rollback_undoes_both<DB: TestDatabase>(db: Fresh<DB>) {
+    let (writer, recorder) = writer(&db, 5).await;
+    let mut tx = writer.begin().await.unwrap();
+    business::<DB>(&mut tx, 1).await.unwrap();
+    tx.write(event("A")).unwrap();
+    tx.flush().await.unwrap();
+    tx.write(event("B")).unwrap();
+    assert_eq!(recorder.free(), 4);
+    recorder.told();
+    tx.rollback().await.unwrap();
+    assert_eq!(recorder.told(), ["after_rollback A,B"]);
+    assert_eq!((business_rows(&db).await, (&db, writer.store()).count().await), (0, 0));
+    assert_eq!((recorder.free(), recorder.hot().len(), recorder.due()), (5, 0, 0));
+}
+
+async fn a_drop_is_a_rollback_also_outside_the_runtime<DB: TestDatabase>(db: Fresh<DB>) {
+    let (writer, recorder) = writer(&db, 5).await;
+    for outside in [false, true] {
+        let mut tx = writer.begin().await.unwrap();
+        business::<DB>(&mut tx, 1).await.unwrap();
+        tx.write(event("A")).unwrap();
+        tx.flush().await.unwrap();
+        recorder.told();
+        if outside {
+            std::thread::spawn(move || drop(tx)).join().unwrap();
+        } else {
+            drop(tx);
+        }
+        assert_eq!(recorder.told(), ["after_rollback A"]);
+        // The next transaction waits until the last is undone.
+        let tx = writer.begin().await.unwrap();
+        tx.rollback().await.unwrap();
+        assert_eq!((business_rows(&db).await, (&db, writer.store()).count().await), (0, 0));
+        assert_eq!((recorder.free(), recorder.hot().len()), (5, 0));
+    }
+}
+
+async fn flush_tells_what_became_of_each<DB: TestDatabase>(db: Fresh<DB>) {
+    let (writer, recorder) = writer(&db, 5).await;
+    let (first, second) = (event("A"), event("B"));
+    let mut tx = writer.begin().await.unwrap();
+    assert!(tx.flush().await.unwrap().is_empty());
+    tx.write(first.clone()).unwrap();
+    let written = tx.flush().await.unwrap();
+    assert_eq!(written[0].event_id, first.event_id());
+    assert_eq!(written[0].outcome, WriteOutcome::Inserted);
+    tx.write_all([first, second]).unwrap();
+    let again = tx.flush().await.unwrap();
+    assert_eq!(again[0].sequence, written[0].sequence);
+    assert_eq!(again[0].outcome, WriteOutcome::Duplicate);
+    assert_eq!(again[1].outcome, WriteOutcome::Inserted);
+    assert_eq!(recorder.free(), 3, "a duplicate frees its seat");
+    tx.commit().await.unwrap();
+    assert_eq!((recorder.hot().len(), recorder.due()), (2, 0));
+}
+
+async fn bad_input_is_refused_and_nothing_is_lost<DB: TestDatabase>(db: Fresh<DB>) {
+    let (writer, recorder) = writer(&db, 5).await;
+    let mut tx = writer.begin().await.unwrap();
+    business::<DB>(&mut tx, 1).await.unwrap();
+    tx.write(event("A")).unwrap();
+    let bad = EventEnvelope::builder("").payload_json("{}");
+    let refused = tx.write(bad).unwrap_err();
+    assert!(matches!(refused, Error::Event(EventError::Empty(_))));
+    let mixed = [EventEnvelope::builder("B").payload_json("{}"), EventEnvelope::builder("C")];
+    assert!(matches!(tx.write_all(mixed), Err(Error::Event(EventError::PayloadMissing))));
+    let refused = tx.write(event("Refused")).unwrap_err();
+    assert!(matches!(refused, Error::Hook(_)), "{refused}");
+    assert_eq!(tx.write(event("Suppressed")).unwrap(), None);
+    assert_eq!(tx.write_all([event("Suppressed"), event("D")]).unwrap().len(), 1);
+    recorder.told();
+    assert!(tx.write_all(Vec::<EventEnvelope>::new()).unwrap().is_empty());
+    assert!(recorder.told().is_empty(), "an empty batch calls no hook");
+    tx.commit().await.unwrap();
+    assert_eq!(recorder.told(), ["after_commit A,D"]);
+    assert_eq!((business_rows(&db).await, (&db, writer.store()).count().await), (1, 2));
+}
+
+async fn a_panicking_hook_changes_nothing<DB: TestDatabase>(db: Fresh<DB>) {
+    let (writer, recorder) = writer(&db, 5).await;
+    let mut tx = writer.begin().await.unwrap();
+    tx.write(event("Panic")).unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(recorder.hot().len(), 1);
+    assert_eq!((&db, writer.store()).count().await, 1);
+}
+
+async fn a_transaction_without_events_is_a_plain_one<DB: TestDatabase>(db: Fresh<DB>) {
+    let (writer, recorder) = writer(&db, 5).await;
+    let mut tx = writer.begin().await.unwrap();
+    business::<DB>(&mut tx, 1).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(business_rows(&db).await, 1);
+    assert!(recorder.told().is_empty());
+}
+
+async fn a_closure_commits_or_rolls_back<DB: TestDatabase>(db: Fresh<DB>) {
+    let (writer, recorder) = writer(&db, 5).await;
+    let answer = writer
+        .transaction(async |tx| {
+            business::<DB>(tx, 1).await.map_err(|error| error.to_string())?;
+            tx.write(event("A")).map_err(|error| error.to_string())?;
+            Ok::<_, Failure>(42)
+        })
+        .await;
+    assert_eq!(answer.unwrap(), 42);
+    recorder.told();
+    let answer = writer
+        .transaction(async |tx| {
+            business::<DB>(tx, 2).await.map_err(|error| error.to_string())?;
+            tx.write(event("B")).map_err(|error| error.to_string())?;
+            Err::<(), _>(Failure("changed my mind".to_owned()))
+        })
+        .await;
+    assert_eq!(answer.unwrap_err().0, "changed my mind");
+    assert_eq!(recorder.told(), ["before_write B", "after_write B", "after_rollback B"]);
+    assert_eq!((business_rows(&db).await, (&db, writer.store()).count().await), (1, 1));
+}
+
+#[derive(Debug)]
+struct Failure(String);
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+async fn a_transaction_moves_between_tasks<DB: TestDatabase>(db: Fresh<DB>) {
+    let (writer, _) = writer(&db, 0).await;
+    let mut tx = writer.begin().await.unwrap();
+    let tx = tokio::task::spawn(async move {
+        tx.write(event("A")).unwrap();
+        tx
+    });
+    tx.await.unwrap().commit().await.unwrap();
+    let spawned = writer.clone();
+    let run = async move {
+        spawned.transaction(async |tx| tx.write(event("B")).map(drop)).await.unwrap();
+    };
+    tokio::task::spawn(run).await.unwrap();
+    assert_eq!((&db, writer.store()).count().await, 2);
+}
+
+async fn a_savepoint_takes_its_events_with_it<DB: TestDatabase>(db: Fresh<DB>) {
+    let (writer, recorder) = writer(&db, 9).await;
+    let mut tx = writer.begin().await.unwrap();
+    tx.write(event("Outer")).unwrap();
+
+    let mut undone = tx.savepoint().await.unwrap();
+    business::<DB>(&mut undone, 1).await.unwrap();
+    undone.write(event("Undone")).unwrap();
+    recorder.told();
+    undone.rollback().await.unwrap();
+    assert_eq!(recorder.told(), ["after_rollback Undone"]);
+
+    let mut dropped = tx.savepoint().await.unwrap();
+    business::<DB>(&mut dropped, 2).await.unwrap();
+    dropped.write(event("Dropped")).unwrap();
+    drop(dropped);
+
+    let mut kept = tx.savepoint().await.unwrap();
+    business::<DB>(&mut kept, 3).await.unwrap();
+    kept.write(event("Kept")).unwrap();
+    let mut nested = kept.savepoint().await.unwrap();
+    business::<DB>(&mut nested, 4).await.unwrap();
+    nested.write_all([event("NestedUndone")]).unwrap();
+    nested.rollback().await.unwrap();
+    let mut nested = kept.savepoint().await.unwrap();
+    business::<DB>(&mut nested, 5).await.unwrap();
+    nested.write(event("Nested")).unwrap();
+    nested.release().await.unwrap();
+    kept.release().await.unwrap();
+
+    recorder.told();
+    tx.commit().await.unwrap();
+    assert_eq!(recorder.told(), ["after_commit Outer,Kept,Nested"]);
+    assert_eq!((business_rows(&db).await, (&db, writer.store()).count().await), (2, 3));
+    assert_eq!(recorder.hot().len(), 3);
+}
+
+async fn a_dropped_commit_says_nothing<DB: TestDatabase>(db: Fresh<DB>) {
+    let (writer, recorder) = writer(&db, 9).await;
+    // However far it got: never a hook, never a seat kept, and all or nothing in the table.
+    for polls in 1..40 {
+        let mut tx = writer.begin().await.unwrap();
+        business::<DB>(&mut tx, polls).await.unwrap();
+        tx.write(event("A")).unwrap();
+        recorder.told();
+        let before = recorder.hot().len();
+        let finished = poll_times(tx.commit(), polls).await;
+        if finished {
+            assert_eq!(recorder.told(), ["after_commit A"]);
+            assert_eq!(recorder.hot().len(), before + 1);
+        } else {
+            assert_eq!(recorder.hot().len(), before);
+            assert_eq!(recorder.told(), Vec::<String>::new());
+        }
+        // The next one waits for the last to be over.
+        writer.begin().await.unwrap().rollback().await.unwrap();
+        let difference = "SELECT CAST((SELECT COUNT(*) FROM business) - \
+             (SELECT COUNT(*) FROM outbox_event) AS {wide})";
+        assert_eq!(db.number(difference.replace("{wide}", DB::WIDE)).await, 0);
+        assert_eq!(recorder.free() + recorder.hot().len(), 9);
+        if finished {
+            assert!(polls > 1, "it was never cut short");
+            return;
+        }
+    }
+    panic!("it never came to its end");
+}
+
+/// Polls a future so many times at most; whether it came to its end.
+async fn poll_times<F: Future<Output: std::fmt::Debug>>(future: F, times: i32) -> bool {
+    let mut future = std::pin::pin!(future);
+    let mut left = times;
+    std::future::poll_fn(|context| {
+        if future.as_mut().poll(context).is_ready() {
+            return Poll::Ready(true);
+        }
+        left -= 1;
+        if left == 0 { Poll::Ready(false) } else { Poll::Pending }
+    })
+    .await
+}
+
+async fn a_closed_pool_is_an_error<DB: TestDatabase>(db: Fresh<DB>) {
+    let (writer, _) = writer(&db, 0).await;
+    db.pool.close().await;
+    let error = writer.begin().await.unwrap_err();
+    assert!(matches!(error, Error::Database { source: sqlx::Error::PoolClosed, .. }), "{error}");
+}
+
+on_every_database!(
+    events_and_business_are_committed_together,
+    a_rollback_undoes_both,
+    a_drop_is_a_rollback_also_outside_the_runtime,
+    flush_tells_what_became_of_each,
+    bad_input_is_refused_and_nothing_is_lost,
+    a_panicking_hook_changes_nothing,
+    a_transaction_without_events_is_a_plain_one,
+    a_closure_commits_or_rolls_back,
+    a_transaction_moves_between_tasks,
+    a_savepoint_takes_its_events_with_it,
+    a_dropped_commit_says_nothing,
+    a_closed_pool_is_an_error,
+);

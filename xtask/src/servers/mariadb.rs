@@ -1,0 +1,49 @@
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::install::install;
+use super::server::{Server, find, free_port, is_root, new_folder, prepare, search_path};
+use crate::Result;
+
+pub(super) fn start() -> Result<Server> {
+    if program("mariadbd").is_none() {
+        install("mariadb-server")?;
+    }
+    let needed = |name: &str| program(name).ok_or_else(|| format!("there is no `{name}` program"));
+    let (install_db, server, admin) =
+        (needed("mariadb-install-db")?, needed("mariadbd")?, needed("mariadb-admin")?);
+    let folder = new_folder("mariadb")?;
+    let port = free_port()?.to_string();
+    let mut prepared = Command::new(install_db);
+    let mut server = Command::new(server);
+    for command in [&mut prepared, &mut server] {
+        command.current_dir(&folder).arg("--no-defaults");
+        command.arg(format!("--datadir={}", folder.join("data").display()));
+        if is_root() {
+            // Unlike PostgreSQL it runs as root if told to, which a throw-away server may.
+            command.arg("--user=root");
+        }
+    }
+    prepared.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
+    prepare(prepared)?;
+    server.arg(format!("--port={port}"));
+    server.arg(format!("--socket={}", folder.join("socket").display()));
+    server.args([
+        "--bind-address=127.0.0.1",
+        "--max-connections=300",
+        "--skip-log-bin",
+        "--innodb-flush-log-at-trx-commit=0",
+        "--innodb-buffer-pool-size=256M",
+    ]);
+    let url = format!("mysql://root@127.0.0.1:{port}/mysql");
+    Server::start("MariaDB", url, folder, server, || {
+        let mut ready = Command::new(&admin);
+        ready.args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1", "--user=root"]);
+        ready.arg(format!("--port={port}")).arg("ping");
+        ready
+    })
+}
+
+fn program(name: &str) -> Option<PathBuf> {
+    find(search_path().iter().map(|folder| folder.join(name)))
+}

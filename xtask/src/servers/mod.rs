@@ -1,0 +1,58 @@
+//! Throw-away database servers for the tests: private, on free ports, gone with the process.
+
+mod install;
+mod mariadb;
+mod postgres;
+mod server;
+
+use std::process::Command;
+
+use crate::Result;
+use server::Server;
+
+/// The variables that tell the tests where the servers are. If one is set already, that server is
+/// used and none is started.
+const POSTGRES_URL: &str = "OUTBOX_TEST_POSTGRES_URL";
+const MYSQL_URL: &str = "OUTBOX_TEST_MYSQL_URL";
+
+/// The servers, until dropped.
+pub(crate) struct Servers {
+    urls: Vec<(&'static str, String)>,
+    _running: Vec<Server>,
+}
+
+impl Servers {
+    pub(crate) fn start() -> Result<Self> {
+        let mut servers = Self { urls: Vec::new(), _running: Vec::new() };
+        let kinds: [(&str, fn() -> Result<Server>); 2] =
+            [(POSTGRES_URL, postgres::start), (MYSQL_URL, mariadb::start)];
+        for (variable, start) in kinds {
+            if std::env::var_os(variable).is_some() {
+                println!("\n==> {variable} is set; that server is used");
+                continue;
+            }
+            let server = start()?;
+            println!("\n==> started {} at {}", server.name, server.url);
+            servers.urls.push((variable, server.url.clone()));
+            servers._running.push(server);
+        }
+        Ok(servers)
+    }
+
+    /// Tells a command where they are.
+    pub(crate) fn tell(&self, command: &mut Command) {
+        command.envs(self.urls.iter().map(|(variable, url)| (variable, url)));
+    }
+}
+
+/// `cargo xtask db`: keeps the servers running for a person who wants to run one test.
+pub(crate) fn serve() -> Result {
+    let servers = Servers::start()?;
+    println!();
+    for (variable, url) in &servers.urls {
+        println!("export {variable}={url}");
+    }
+    println!("\nPress Enter to stop them.");
+    std::io::stdin().read_line(&mut String::new())?;
+    Ok(())
+}
