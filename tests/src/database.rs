@@ -40,6 +40,8 @@ impl TestDatabase for Sqlite {
             .filename(file(name))
             .create_if_missing(true)
             .busy_timeout(Duration::from_secs(20))
+            // The file is thrown away; what matters here is not that it survives a power cut.
+            .synchronous(sqlx::sqlite::SqliteSynchronous::Off)
     }
 }
 

@@ -1,1 +1,377 @@
-//! later
+//! Random sequences of operations by several owners, against a model of what the table must hold.
+//!
+//! Time is moved by [`Rows::age`] in steps of half a minute and more, beside which the time that the
+//! operations take is nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use outbox::{EventEnvelope, Status};
+use outbox_runtime::store::{
+    Completion, Finish, Finished, NewRow, Seated, Store, Subscription, Table,
+};
+use outbox_tests::{Fresh, Rows, TestDatabase, event, lease};
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use sqlx::{AssertSqlSafe, SqlSafeStr};
+
+use super::claim::request;
+
+const STEPS: usize = 60;
+const OWNERS: [&str; 3] = ["a", "b", "c"];
+const LEASE: u64 = 30;
+
+/// How many sequences are run: the long run is the proof, the short one keeps it.
+fn sequences(short: usize, long: usize) -> u64 {
+    (if std::env::var_os("OUTBOX_TEST_LONG").is_some() { long } else { short }) as u64
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sqlite() {
+    let db = Fresh::<sqlx::Sqlite>::new().await.expect("SQLite");
+    run(&db, sequences(400, 5_000), 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres() {
+    if let Some(db) = Fresh::<sqlx::Postgres>::new().await {
+        run(&db, sequences(30, 200), 4).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mysql() {
+    if let Some(db) = Fresh::<sqlx::MySql>::new().await {
+        run(&db, sequences(30, 200), 4).await;
+    }
+}
+
+/// Runs sequences with seeds from 0, on a number of tables at once.
+async fn run<DB: TestDatabase>(db: &Fresh<DB>, sequences: u64, tables: u64) {
+    let runs = (0..tables).map(|index| async move {
+        let table = Table::new(&format!("model_{index}")).unwrap();
+        let store = db.store_of(&table).await;
+        for seed in (index..sequences).step_by(usize::try_from(tables).unwrap()) {
+            db.run(format!("DELETE FROM {table}")).await;
+            Sequence::new(db, &store, seed).run().await;
+        }
+    });
+    let mut runs: Vec<_> = runs.map(Box::pin).collect();
+    std::future::poll_fn(|context| {
+        runs.retain_mut(|run| run.as_mut().poll(context).is_pending());
+        if runs.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+}
+
+/// What the model knows of a row.
+#[derive(Debug, Clone, PartialEq)]
+struct Expected {
+    event: usize,
+    status: Status,
+    attempts: u32,
+    due: u64,
+    token: i64,
+    owner: Option<&'static str>,
+    takeovers: u32,
+    ended: u64,
+}
+
+struct Sequence<'a, DB: TestDatabase> {
+    db: &'a Fresh<DB>,
+    store: &'a Store<DB>,
+    seed: u64,
+    random: StdRng,
+    now: u64,
+    events: Vec<EventEnvelope>,
+    rows: BTreeMap<i64, Expected>,
+    /// Every claim that was ever made: a late owner may use any of them.
+    claims: Vec<(i64, i64, &'static str)>,
+    last: Option<(&'static str, Vec<Finish>)>,
+    log: Vec<String>,
+}
+
+impl<'a, DB: TestDatabase> Sequence<'a, DB> {
+    fn new(db: &'a Fresh<DB>, store: &'a Store<DB>, seed: u64) -> Self {
+        Self {
+            db,
+            store,
+            seed,
+            random: StdRng::seed_from_u64(seed),
+            now: 1_000_000,
+            events: (0..8).map(|_| event("A")).collect(),
+            rows: BTreeMap::new(),
+            claims: Vec::new(),
+            last: None,
+            log: Vec::new(),
+        }
+    }
+
+    async fn run(&mut self) {
+        for _ in 0..STEPS {
+            match self.random.random_range(0..100) {
+                0..20 => self.insert().await,
+                20..45 => self.claim().await,
+                45..52 => self.renew().await,
+                52..74 => self.finish().await,
+                74..80 => self.repeat().await,
+                80..90 => self.pass_time().await,
+                90..94 => self.replay().await,
+                94..96 => self.edit().await,
+                _ => self.purge().await,
+            }
+        }
+        self.compare().await;
+    }
+
+    fn owner(&mut self) -> &'static str {
+        OWNERS.choose(&mut self.random).expect("there are some")
+    }
+
+    fn fail(&self, what: &str) -> ! {
+        panic!("seed {}: {what}\n{}\n{:#?}", self.seed, self.log.join("\n"), self.rows)
+    }
+
+    async fn insert(&mut self) {
+        let (event, seated, owner) =
+            (self.random.random_range(0..self.events.len()), self.random.random(), self.owner());
+        self.log.push(format!("insert {event} seated {seated} {owner}"));
+        let seat = if seated { Seated::Yes(lease(owner)) } else { Seated::No };
+        let row = NewRow { envelope: &self.events[event], seated: seat };
+        let mut connection = self.db.pool.acquire().await.unwrap();
+        let inserted = self.store.insert(&mut connection, &[row]).await.unwrap()[0];
+        let known = self.rows.iter().find(|(_, row)| row.event == event).map(|(row, _)| *row);
+        match known {
+            Some(sequence) => {
+                if !inserted.duplicate || inserted.sequence != sequence {
+                    self.fail("a duplicate was not recognised");
+                }
+            }
+            None => {
+                if inserted.duplicate {
+                    self.fail("a new event was taken for a duplicate");
+                }
+                if seated {
+                    self.claims.push((inserted.sequence, 1, owner));
+                }
+                let row = Expected {
+                    event,
+                    status: Status::New,
+                    attempts: 0,
+                    due: if seated { self.now + LEASE } else { self.now },
+                    token: i64::from(seated),
+                    owner: seated.then_some(owner),
+                    takeovers: 0,
+                    ended: 0,
+                };
+                self.rows.insert(inserted.sequence, row);
+            }
+        }
+    }
+
+    async fn claim(&mut self) {
+        let owner = self.owner();
+        self.log.push(format!("claim {owner}"));
+        let claims = self.store.claim(request(owner, &Subscription::ALL)).await.unwrap();
+        let mut found: Vec<(i64, i64, u32, u32)> = claims
+            .rows
+            .iter()
+            .map(|row| (row.sequence, row.token, row.attempts, row.takeovers))
+            .collect();
+        found.sort_unstable();
+        let now = self.now;
+        let mut expected = Vec::new();
+        for (sequence, row) in &mut self.rows {
+            if !row.status.is_terminal() && row.due <= now {
+                row.token += 1;
+                row.takeovers += u32::from(row.owner.is_some());
+                row.owner = Some(owner);
+                row.due = now + LEASE;
+                expected.push((*sequence, row.token, row.attempts, row.takeovers));
+                self.claims.push((*sequence, row.token, owner));
+            }
+        }
+        if found != expected {
+            self.fail(&format!("claimed {found:?} instead of {expected:?}"));
+        }
+    }
+
+    async fn renew(&mut self) {
+        let Some(&(sequence, token, owner)) = self.claims.choose(&mut self.random) else { return };
+        self.log.push(format!("renew {sequence} {token} {owner}"));
+        let renewed = self.store.renew(lease(owner), &[(sequence, token)]).await.unwrap();
+        let now = self.now;
+        let held = self.rows.get_mut(&sequence).filter(|row| holds(row, token, owner));
+        let expected = held.is_some();
+        if let Some(row) = held {
+            row.due = now + LEASE;
+        }
+        if expected == renewed.is_empty() {
+            self.fail("a lease was renewed wrongly");
+        }
+    }
+
+    async fn finish(&mut self) {
+        let Some(&(sequence, token, owner)) = self.claims.choose(&mut self.random) else { return };
+        let attempts = self.rows.get(&sequence).map_or(1, |row| row.attempts + 1);
+        let delay = Duration::from_secs([0, 1_000][self.random.random_range(0..2)]);
+        let result = match self.random.random_range(0..5) {
+            0 => Finished::Done,
+            1 => Finished::Retry { attempts, delay, error: "x".to_owned() },
+            2 => Finished::Dead { attempts, error: "x".to_owned() },
+            3 => Finished::Deferred { delay },
+            _ => Finished::Released,
+        };
+        self.record(owner, vec![Finish { sequence, token, result }]).await;
+    }
+
+    /// The acknowledgement of the last result was lost.
+    async fn repeat(&mut self) {
+        if let Some((owner, results)) = self.last.clone() {
+            self.record(owner, results).await;
+        }
+    }
+
+    async fn record(&mut self, owner: &'static str, results: Vec<Finish>) {
+        self.log.push(format!("finish {owner} {results:?}"));
+        let stale = self.store.finish(owner, &results, Completion::Keep).await.unwrap();
+        let now = self.now;
+        let mut expected = Vec::new();
+        for Finish { sequence, token, result } in &results {
+            match self.rows.get_mut(sequence) {
+                Some(row) if holds(row, *token, owner) => apply(row, result, now),
+                Some(row) if row.token == *token && row.owner.is_none() => {}
+                _ => expected.push(*sequence),
+            }
+        }
+        if stale != expected {
+            self.fail(&format!("stale {stale:?} instead of {expected:?}"));
+        }
+        self.last = Some((owner, results));
+    }
+
+    async fn pass_time(&mut self) {
+        let seconds = [31, 1_001][self.random.random_range(0..2)];
+        self.log.push(format!("{seconds} s pass"));
+        (self.db, self.store).age(Duration::from_secs(seconds)).await;
+        self.now += seconds;
+    }
+
+    async fn replay(&mut self) {
+        let event = self.random.random_range(0..self.events.len());
+        self.log.push(format!("replay {event}"));
+        let replayed = self.store.replay(self.events[event].event_id()).await.unwrap();
+        let now = self.now;
+        let dead =
+            self.rows.values_mut().find(|row| row.event == event && row.status == Status::Dead);
+        let expected = dead.is_some();
+        if let Some(row) = dead {
+            row.status = Status::New;
+            row.attempts = 0;
+            row.takeovers = 0;
+            row.due = now;
+            row.token += 1;
+            row.owner = None;
+            row.ended = 0;
+        }
+        if replayed != expected {
+            self.fail("a replay went wrong");
+        }
+    }
+
+    /// Somebody declares a row dead by hand, whoever holds it.
+    async fn edit(&mut self) {
+        let sequences: Vec<i64> = self.rows.keys().copied().collect();
+        let Some(sequence) = sequences.choose(&mut self.random) else { return };
+        self.log.push(format!("edit {sequence}"));
+        let table = self.store.table();
+        let sql = format!("UPDATE {table} SET status = 3 WHERE sequence = {sequence}");
+        self.db.run(sql).await;
+        if let Some(row) = self.rows.get_mut(sequence) {
+            row.status = Status::Dead;
+        }
+    }
+
+    async fn purge(&mut self) {
+        self.log.push("purge".to_owned());
+        let purged = self.store.purge_done(Duration::from_secs(500), 100).await.unwrap();
+        let (before, limit) = (self.rows.len(), self.now - 500);
+        self.rows.retain(|_, row| row.status != Status::Done || row.ended > limit);
+        if purged != (before - self.rows.len()) as u64 {
+            self.fail(&format!("{purged} purged"));
+        }
+    }
+
+    /// The whole table, row by row.
+    async fn compare(&mut self) {
+        let wide = |column: &str| format!("CAST({column} AS {})", DB::WIDE);
+        let columns = ["sequence", "status", "attempts", "claim_token", "takeovers"].map(wide);
+        let ended = wide("CASE WHEN done_at IS NULL THEN 0 ELSE 1 END");
+        let sql = format!(
+            "SELECT {}, {ended}, locked_by FROM {} ORDER BY sequence",
+            columns.join(", "),
+            self.store.table()
+        );
+        let mut connection = self.db.pool.acquire().await.unwrap();
+        let rows =
+            DB::fetch(&mut connection, AssertSqlSafe(sql).into_sql_str(), vec![]).await.unwrap();
+        let found: Vec<(Vec<i64>, Option<String>)> = rows
+            .iter()
+            .map(|row| {
+                let numbers = (0..6).map(|column| DB::int(row, column).unwrap().unwrap()).collect();
+                (numbers, DB::text(row, 6).unwrap())
+            })
+            .collect();
+        let expected: Vec<(Vec<i64>, Option<String>)> = self
+            .rows
+            .iter()
+            .map(|(sequence, row)| {
+                let numbers = vec![
+                    *sequence,
+                    i64::from(row.status.code()),
+                    i64::from(row.attempts),
+                    row.token,
+                    i64::from(row.takeovers),
+                    i64::from(row.ended > 0),
+                ];
+                (numbers, row.owner.map(str::to_owned))
+            })
+            .collect();
+        if found != expected {
+            self.fail(&format!("the table is\n{found:?}\ninstead of\n{expected:?}"));
+        }
+    }
+}
+
+fn holds(row: &Expected, token: i64, owner: &str) -> bool {
+    row.token == token && row.owner == Some(owner) && !row.status.is_terminal()
+}
+
+fn apply(row: &mut Expected, result: &Finished, now: u64) {
+    row.owner = None;
+    if !matches!(result, Finished::Released) {
+        row.takeovers = 0;
+    }
+    match result {
+        Finished::Done => {
+            row.status = Status::Done;
+            row.ended = now;
+        }
+        Finished::Retry { attempts, delay, .. } => {
+            row.status = Status::Retry;
+            row.attempts = *attempts;
+            row.due = now + delay.as_secs();
+        }
+        Finished::Dead { attempts, .. } => {
+            row.status = Status::Dead;
+            row.attempts = *attempts;
+            row.ended = now;
+        }
+        Finished::Deferred { delay } => {
+            row.status = Status::Retry;
+            row.due = now + delay.as_secs();
+        }
+        Finished::Released => row.due = now,
+    }
+}

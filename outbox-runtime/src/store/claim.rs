@@ -7,8 +7,10 @@ use super::batch::{Arg, Batch, Cell};
 use super::dialect::{Dialect, Locking};
 use super::row::{self, micros, span};
 use super::statements::{self, Statements};
-use super::{Backend, Claimed, Store, Undecodable};
+use super::{Backend, Claimed, Store, Undecodable, retrying};
 use crate::Error;
+
+const DOING: &str = "claiming events";
 
 /// For how long a node may keep a row without renewing it.
 #[derive(Debug, Clone, Copy)]
@@ -126,13 +128,15 @@ impl<DB: Backend> Store<DB> {
             return Ok(None);
         }
         let _pass = self.gate.pass().await;
-        let rows = super::retrying::<DB, _>("claiming events", async || match DB::DIALECT.claim {
-            Locking::AtOnce(_) => self.claim_at_once(sql, limit, request).await,
-            Locking::LockThenUpdate { .. } => self.lock_then_claim(sql, limit, request).await,
-        })
-        .await?;
+        let mut due = match DB::DIALECT.claim {
+            Locking::AtOnce(_) => {
+                retrying!(DB, DOING, self.claim_at_once(sql, limit, request).await)
+            }
+            Locking::LockThenUpdate { .. } => {
+                retrying!(DB, DOING, self.lock_then_claim(sql, limit, request).await)
+            }
+        }?;
         // RETURNING gives no order.
-        let mut due: Vec<(i64, Result<Claimed, Undecodable>)> = rows;
         due.sort_by_key(|(due_at, row)| {
             let sequence = match row {
                 Ok(row) => row.sequence,
@@ -186,7 +190,7 @@ impl<DB: Backend> Store<DB> {
         let taken_over: Vec<bool> = rows.iter().map(was_locked::<DB>).collect();
         if let (false, Some(update)) = (claimed.is_empty(), &self.sql.claim_update) {
             let lease = &request.lease;
-            let batch = Batch::new(claimed.iter().map(|(_, row)| {
+            let batch = Batch::new(claimed.iter().zip(&taken_over).map(|((_, row), lost)| {
                 let (sequence, token) = match row {
                     Ok(row) => (row.sequence, row.token),
                     Err(row) => (row.sequence, row.token),
@@ -196,6 +200,7 @@ impl<DB: Backend> Store<DB> {
                     Cell::Int(Some(token)),
                     Cell::Text(Some(lease.owner.to_owned())),
                     Cell::Int(Some(span(lease.length))),
+                    Cell::Int(Some(i64::from(*lost))),
                 ]
             }));
             DB::execute(&mut work, update.clone(), batch.into_args(DB::DIALECT.arrays)).await?;
@@ -224,33 +229,40 @@ impl<DB: Backend> Store<DB> {
             return Ok(Vec::new());
         }
         let _pass = self.gate.pass().await;
-        super::retrying::<DB, _>("renewing leases", async || match DB::DIALECT.renew {
+        match DB::DIALECT.renew {
             Locking::AtOnce(_) => {
-                let mut connection = self.pool.acquire().await?;
-                let args = self.renewal(lease, held);
-                let rows = DB::fetch(&mut connection, self.sql.renew.clone(), args).await?;
-                Ok(sequences::<DB>(&rows))
+                retrying!(DB, "renewing leases", self.renew_at_once(lease, held).await)
             }
             Locking::LockThenUpdate { .. } => {
-                let mut work = self.begin().await?;
-                let args = self.renewal(lease, held);
-                let rows = DB::fetch(&mut work, self.sql.renew.clone(), args).await?;
-                let renewed = sequences::<DB>(&rows);
-                if let (false, Some(update)) = (renewed.is_empty(), &self.sql.renew_update) {
-                    let length = span(lease.length);
-                    let batch = Batch::new(
-                        renewed
-                            .iter()
-                            .map(|sequence| [Cell::Int(Some(*sequence)), Cell::Int(Some(length))]),
-                    );
-                    let args = batch.into_args(DB::DIALECT.arrays);
-                    DB::execute(&mut work, update.clone(), args).await?;
-                }
-                work.commit().await?;
-                Ok(renewed)
+                retrying!(DB, "renewing leases", self.lock_then_renew(lease, held).await)
             }
-        })
-        .await
+        }
+    }
+
+    async fn renew_at_once(&self, lease: Lease<'_>, held: &[(i64, i64)]) -> sqlx::Result<Vec<i64>> {
+        let mut connection = self.pool.acquire().await?;
+        let args = self.renewal(lease, held);
+        let rows = DB::fetch(&mut connection, self.sql.renew.clone(), args).await?;
+        Ok(sequences::<DB>(&rows))
+    }
+
+    async fn lock_then_renew(
+        &self,
+        lease: Lease<'_>,
+        held: &[(i64, i64)],
+    ) -> sqlx::Result<Vec<i64>> {
+        let mut work = self.begin().await?;
+        let args = self.renewal(lease, held);
+        let rows = DB::fetch(&mut work, self.sql.renew.clone(), args).await?;
+        let renewed = sequences::<DB>(&rows);
+        if let (false, Some(update)) = (renewed.is_empty(), &self.sql.renew_update) {
+            let length = span(lease.length);
+            let rows = renewed.iter().map(|row| [Cell::Int(Some(*row)), Cell::Int(Some(length))]);
+            let args = Batch::new(rows).into_args(DB::DIALECT.arrays);
+            DB::execute(&mut work, update.clone(), args).await?;
+        }
+        work.commit().await?;
+        Ok(renewed)
     }
 
     fn renewal(&self, lease: Lease<'_>, held: &[(i64, i64)]) -> Vec<Arg> {

@@ -125,34 +125,7 @@ impl<DB: Backend> Store<DB> {
     }
 
     async fn replay_rows(&self, sequences: Vec<i64>) -> Result<u64, Error> {
-        let _pass = self.gate.pass().await;
         let args = || vec![Arg::Ints(sequences.iter().copied().map(Some).collect())];
-        super::retrying::<DB, _>("replaying dead events", async || {
-            let mut connection = self.pool.acquire().await?;
-            DB::execute(&mut connection, self.sql.replay.clone(), args()).await
-        })
-        .await
-        .map(|done| done.rows)
-    }
-
-    pub(super) async fn rows(
-        &self,
-        doing: &'static str,
-        sql: sqlx::SqlStr,
-        args: Vec<Arg>,
-    ) -> Result<Vec<DB::Row>, Error> {
-        let mut connection = self.pool.acquire().await.map_err(Error::database(doing))?;
-        DB::fetch(&mut connection, sql, args).await.map_err(Error::database(doing))
-    }
-
-    /// The number in the first column of the first row.
-    pub(super) async fn number(
-        &self,
-        doing: &'static str,
-        sql: sqlx::SqlStr,
-        args: Vec<Arg>,
-    ) -> Result<Option<i64>, Error> {
-        let rows = self.rows(doing, sql, args).await?;
-        rows.first().map_or(Ok(None), |row| DB::int(row, 0)).map_err(Error::database(doing))
+        self.change("replaying dead events", &self.sql.replay, args).await
     }
 }

@@ -57,6 +57,8 @@ pub enum Completion {
     Delete,
 }
 
+const DOING: &str = "recording results";
+
 /// The longest error text, in characters.
 const MAX_ERROR_CHARS: usize = 4_000;
 
@@ -82,14 +84,14 @@ impl<DB: Backend> Store<DB> {
         let mut stale = Vec::new();
         if !kept.is_empty() {
             let args = || updates(&kept, owner, DB::DIALECT.arrays);
-            let applied = self.record(self.sql.finish.clone(), args).await?;
+            let applied = self.change(DOING, &self.sql.finish, args).await?;
             if applied < kept.len() as u64 {
                 stale.extend(self.stale(&kept, Absent::Stale).await?);
             }
         }
         if !gone.is_empty() {
             let args = || deletions(&gone, owner, DB::DIALECT.arrays);
-            let applied = self.record(self.sql.delete_done.clone(), args).await?;
+            let applied = self.change(DOING, &self.sql.delete_done, args).await?;
             if applied < gone.len() as u64 {
                 stale.extend(self.stale(&gone, Absent::Applied).await?);
             }
@@ -97,25 +99,12 @@ impl<DB: Backend> Store<DB> {
         Ok(stale)
     }
 
-    async fn record(&self, sql: sqlx::SqlStr, args: impl Fn() -> Vec<Arg>) -> Result<u64, Error> {
-        let _pass = self.gate.pass().await;
-        super::retrying::<DB, _>("recording results", async || {
-            let mut connection = self.pool.acquire().await?;
-            DB::execute(&mut connection, sql.clone(), args()).await
-        })
-        .await
-        .map(|done| done.rows)
-    }
-
     /// Looks again at a batch of which not every result applied: under its own token and unlocked,
     /// a row bears our own mark; anything else has moved on.
     async fn stale(&self, results: &[&Finish], absent: Absent) -> Result<Vec<i64>, Error> {
         let sequences = results.iter().map(|finish| Some(finish.sequence)).collect();
-        let mut connection =
-            self.pool.acquire().await.map_err(Error::database("checking results"))?;
-        let rows = DB::fetch(&mut connection, self.sql.states.clone(), vec![Arg::Ints(sequences)])
-            .await
-            .map_err(Error::database("checking results"))?;
+        let args = vec![Arg::Ints(sequences)];
+        let rows = self.rows(DOING, self.sql.states.clone(), args).await?;
         let mut unlocked: HashMap<i64, i64> = HashMap::new();
         let mut present: HashSet<i64> = HashSet::new();
         for row in &rows {

@@ -178,17 +178,12 @@ impl<DB: Backend> Store<DB> {
         envelope: &EventEnvelope,
         lease: Lease<'_>,
     ) -> Result<bool, Error> {
-        let _pass = self.gate.pass().await;
         let args = || {
             let event_id = envelope.event_id().to_string();
             vec![span(lease.length).into(), lease.owner.into(), sequence.into(), event_id.into()]
         };
-        super::retrying::<DB, _>("claiming an inserted event", async || {
-            let mut connection = self.pool.acquire().await?;
-            DB::execute(&mut connection, self.sql.claim_one.clone(), args()).await
-        })
-        .await
-        .map(|done| done.rows == 1)
+        let claimed = self.change("claiming an inserted event", &self.sql.claim_one, args).await?;
+        Ok(claimed == 1)
     }
 }
 

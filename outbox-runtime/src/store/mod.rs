@@ -13,6 +13,7 @@
 pub(crate) mod backend;
 mod batch;
 mod claim;
+mod contention;
 mod dead;
 mod dialect;
 mod finish;
@@ -44,17 +45,15 @@ pub use stats::Stats;
 pub use table::{DEFAULT_TABLE, Table, TableError};
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use sqlx::{Pool, Transaction};
+use sqlx::{Pool, SqlStr, Transaction};
 
 use crate::Error;
+use batch::Arg;
+use contention::retrying;
 use gate::Gate;
 pub(crate) use gate::Pass;
 use statements::Statements;
-
-/// How often a statement is tried when others are in the way.
-const CONTENTION_TRIES: u32 = 8;
 
 /// One outbox's table on one database.
 #[derive(Debug)]
@@ -98,24 +97,42 @@ impl<DB: Backend> Store<DB> {
     async fn begin(&self) -> sqlx::Result<Transaction<'static, DB>> {
         self.pool.begin_with(self.sql.begin_work.clone()).await
     }
-}
 
-/// Tries again while others are in the way.
-async fn retrying<DB: Backend, T>(
-    doing: &'static str,
-    mut attempt: impl AsyncFnMut() -> sqlx::Result<T>,
-) -> Result<T, Error> {
-    let mut tries = 1;
-    loop {
-        match attempt().await {
-            Err(sqlx::Error::Database(error))
-                if tries < CONTENTION_TRIES && DB::is_contention(&*error) =>
-            {
-                let pause = Duration::from_millis(u64::from(tries) * 2 + rand::random_range(0..8));
-                tokio::time::sleep(pause).await;
-                tries += 1;
-            }
-            result => return result.map_err(Error::database(doing)),
-        }
+    /// Runs a statement that changes something, and tries again while others are in the way.
+    async fn change(
+        &self,
+        doing: &'static str,
+        sql: &SqlStr,
+        args: impl Fn() -> Vec<Arg>,
+    ) -> Result<u64, Error> {
+        let _pass = self.gate.pass().await;
+        retrying!(DB, doing, self.change_once(sql, args()).await)
+    }
+
+    async fn change_once(&self, sql: &SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {
+        let mut connection = self.pool.acquire().await?;
+        Ok(DB::execute(&mut connection, sql.clone(), args).await?.rows)
+    }
+
+    /// Runs a statement that only reads.
+    async fn rows(
+        &self,
+        doing: &'static str,
+        sql: SqlStr,
+        args: Vec<Arg>,
+    ) -> Result<Vec<DB::Row>, Error> {
+        let mut connection = self.pool.acquire().await.map_err(Error::database(doing))?;
+        DB::fetch(&mut connection, sql, args).await.map_err(Error::database(doing))
+    }
+
+    /// The number in the first column of the first row.
+    async fn number(
+        &self,
+        doing: &'static str,
+        sql: SqlStr,
+        args: Vec<Arg>,
+    ) -> Result<Option<i64>, Error> {
+        let rows = self.rows(doing, sql, args).await?;
+        rows.first().map_or(Ok(None), |row| DB::int(row, 0)).map_err(Error::database(doing))
     }
 }

@@ -1,5 +1,8 @@
 //! MySQL and MariaDB: only what both understand. Batches travel as one JSON text through
 //! `JSON_TABLE`; rows are locked first and updated then, in one READ COMMITTED transaction.
+//!
+//! `STRAIGHT_JOIN` from the batch to the table: on a small table the optimiser would rather scan it,
+//! and so wait for every row that somebody else has locked.
 
 use super::backend::backend;
 use super::dialect::{Dialect, Locking};
@@ -51,8 +54,9 @@ pub(super) const DIALECT: Dialect = Dialect {
         )) AS new ORDER BY new.place",
     insert_returns: false,
     existing: "\
-        SELECT {int:row.sequence}, row.event_id FROM {table} AS row \
-        JOIN JSON_TABLE($1, '$[*]' COLUMNS (event_id VARCHAR(36) CHARACTER SET ascii PATH '$')) AS ours \
+        SELECT {int:row.sequence}, row.event_id FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
+            event_id VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS ours \
+            STRAIGHT_JOIN {table} AS row \
             ON row.event_id = ours.event_id LOCK IN SHARE MODE",
     claim: Locking::LockThenUpdate {
         lock: "\
@@ -62,31 +66,36 @@ pub(super) const DIALECT: Dialect = Dialect {
                 AND available_at >= {time:$1} AND created_at <= {earlier:$2} {pairs} \
             ORDER BY available_at, sequence LIMIT $3 FOR UPDATE SKIP LOCKED",
         update: "\
-            UPDATE {table} AS row JOIN JSON_TABLE($1, '$[*]' COLUMNS ( \
-                sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]', owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[2]', \
-                lease BIGINT PATH '$[3]')) AS ours ON row.sequence = ours.sequence \
-            SET row.takeovers = row.takeovers + (row.locked_by IS NOT NULL), \
+            UPDATE JSON_TABLE($1, '$[*]' COLUMNS ( \
+                sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]', \
+                owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[2]', \
+                lease BIGINT PATH '$[3]', lost INT PATH '$[4]')) AS ours \
+            STRAIGHT_JOIN {table} AS row ON row.sequence = ours.sequence \
+            SET row.takeovers = row.takeovers + ours.lost, \
                 row.available_at = {later:ours.lease}, row.locked_by = ours.owner, \
                 row.locked_at = {now}, row.claim_token = row.claim_token + 1 \
             WHERE row.status IN (0, 2) AND row.claim_token = ours.token",
     },
     renew: Locking::LockThenUpdate {
         lock: "\
-            SELECT {int:row.sequence} FROM {table} AS row \
-            JOIN JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
-                token BIGINT PATH '$[1]', owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[2]')) AS ours \
+            SELECT {int:row.sequence} FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
+                sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]', \
+                owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[2]')) AS ours \
+            STRAIGHT_JOIN {table} AS row \
                 ON row.sequence = ours.sequence \
             WHERE row.claim_token = ours.token AND row.locked_by = ours.owner \
                 AND row.status IN (0, 2) FOR UPDATE SKIP LOCKED",
         update: "\
-            UPDATE {table} AS row JOIN JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
-                lease BIGINT PATH '$[1]')) AS ours ON row.sequence = ours.sequence \
+            UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
+                lease BIGINT PATH '$[1]')) AS ours \
+            STRAIGHT_JOIN {table} AS row ON row.sequence = ours.sequence \
             SET row.available_at = {later:ours.lease}",
     },
     finish: "\
-        UPDATE {table} AS row JOIN JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
+        UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
             token BIGINT PATH '$[1]', mark INT PATH '$[2]', attempts INT PATH '$[3]', \
             wait BIGINT PATH '$[4]', error LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]')) AS outcome \
+            STRAIGHT_JOIN {table} AS row \
             ON row.sequence = outcome.sequence \
         SET row.available_at = CASE WHEN outcome.mark IN (1, 3) THEN row.available_at \
                 ELSE {later:outcome.wait} END, \
@@ -99,13 +108,15 @@ pub(super) const DIALECT: Dialect = Dialect {
                 ELSE 2 END \
         WHERE row.claim_token = outcome.token AND row.locked_by = $2 AND row.status IN (0, 2)",
     delete_done: "\
-        DELETE row FROM {table} AS row JOIN JSON_TABLE($1, '$[*]' COLUMNS ( \
+        DELETE row FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
             sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]')) AS outcome \
+            STRAIGHT_JOIN {table} AS row \
             ON row.sequence = outcome.sequence \
         WHERE row.claim_token = outcome.token AND row.locked_by = $2 AND row.status IN (0, 2)",
     states: "\
-        SELECT {int:row.sequence}, {int:row.claim_token}, row.locked_by FROM {table} AS row \
-        JOIN JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \
+        SELECT {int:row.sequence}, {int:row.claim_token}, row.locked_by \
+        FROM JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \
+            STRAIGHT_JOIN {table} AS row \
             ON row.sequence = ours.sequence",
     purge: &[
         "DELETE FROM {table} WHERE status = {status} AND done_at < {earlier:$1} \
@@ -114,7 +125,8 @@ pub(super) const DIALECT: Dialect = Dialect {
          AND created_at < {earlier:$1} LIMIT $2",
     ],
     replay_all: "\
-        UPDATE {table} AS row JOIN JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \
+        UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \
+            STRAIGHT_JOIN {table} AS row \
             ON row.sequence = ours.sequence \
         SET row.attempts = 0, row.takeovers = 0, row.available_at = {now}, row.done_at = NULL, \
             row.last_error = NULL, row.locked_by = NULL, row.locked_at = NULL, \

@@ -2,7 +2,6 @@ use std::time::Duration;
 
 use sqlx::SqlStr;
 
-use super::batch::Arg;
 use super::row::span;
 use super::{Backend, Store};
 use crate::Error;
@@ -35,7 +34,7 @@ impl<DB: Backend> Store<DB> {
         match self.number(doing, self.sql.oldest.clone(), args).await? {
             Some(end) => {
                 let args = || vec![end.into(), span(age).into()];
-                self.delete(&self.sql.purge_any, args).await
+                self.change(doing, &self.sql.purge_any, args).await
             }
             None => Ok(0),
         }
@@ -54,18 +53,8 @@ impl<DB: Backend> Store<DB> {
                 break;
             }
             let args = || vec![span(age).into(), i64::try_from(room).unwrap_or(i64::MAX).into()];
-            deleted += self.delete(sql, args).await?;
+            deleted += self.change("purging events", sql, args).await?;
         }
         Ok(deleted)
-    }
-
-    async fn delete(&self, sql: &SqlStr, args: impl Fn() -> Vec<Arg>) -> Result<u64, Error> {
-        let _pass = self.gate.pass().await;
-        super::retrying::<DB, _>("purging events", async || {
-            let mut connection = self.pool.acquire().await?;
-            DB::execute(&mut connection, sql.clone(), args()).await
-        })
-        .await
-        .map(|done| done.rows)
     }
 }

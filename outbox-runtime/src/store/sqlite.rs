@@ -52,9 +52,9 @@ pub(super) const DIALECT: Dialect = Dialect {
         update: "\
             UPDATE {table} AS row SET available_at = {now} + ours.lease, locked_by = ours.owner, \
                 locked_at = {now}, claim_token = row.claim_token + 1, \
-                takeovers = takeovers + CASE WHEN row.locked_by IS NULL THEN 0 ELSE 1 END \
+                takeovers = row.takeovers + ours.lost \
             FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS owner, \
-                value ->> 3 AS lease FROM json_each($1)) AS ours \
+                value ->> 3 AS lease, value ->> 4 AS lost FROM json_each($1)) AS ours \
             WHERE row.sequence = ours.sequence AND row.claim_token = ours.token \
                 AND row.status IN (0, 2)",
     },

@@ -32,6 +32,7 @@ pub(super) fn start() -> Result<Server> {
         "--bind-address=127.0.0.1",
         "--max-connections=300",
         "--skip-log-bin",
+        "--innodb-lock-wait-timeout=10",
         "--innodb-flush-log-at-trx-commit=0",
         "--innodb-buffer-pool-size=256M",
     ]);

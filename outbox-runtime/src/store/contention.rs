@@ -1,0 +1,53 @@
+use std::time::Duration;
+
+use super::Backend;
+use crate::Error;
+
+/// How often something is tried when others are in the way.
+const TRIES: u32 = 8;
+
+/// Counts the tries of one operation.
+pub(super) struct Contention {
+    doing: &'static str,
+    tries: u32,
+}
+
+impl Contention {
+    pub(super) fn new(doing: &'static str) -> Self {
+        Self { doing, tries: 1 }
+    }
+
+    /// Waits a little after a deadlock or a lock that was not had in time.
+    ///
+    /// # Errors
+    /// Any other failure, or one too many.
+    pub(super) async fn wait<DB: Backend>(&mut self, error: sqlx::Error) -> Result<(), Error> {
+        let passes = match &error {
+            sqlx::Error::Database(error) => self.tries < TRIES && DB::is_contention(&**error),
+            _ => false,
+        };
+        if !passes {
+            return Err(Error::database(self.doing)(error));
+        }
+        let pause = u64::from(self.tries) * 2 + rand::random_range(0..8);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        self.tries += 1;
+        Ok(())
+    }
+}
+
+/// Evaluates an expression again while others are in the way. A function that takes an async closure
+/// would do, but its future could not be proven to be `Send`.
+macro_rules! retrying {
+    ($database:ty, $doing:expr, $attempt:expr) => {{
+        let mut contention = $crate::store::contention::Contention::new($doing);
+        loop {
+            match $attempt {
+                Ok(value) => break Ok::<_, $crate::Error>(value),
+                Err(error) => contention.wait::<$database>(error).await?,
+            }
+        }
+    }};
+}
+
+pub(super) use retrying;
