@@ -136,6 +136,14 @@ async fn young_rows_can_be_left_alone<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(store.claim(asked).await.unwrap().rows.len(), 1);
 }
 
+async fn a_writer_whose_clock_is_ahead_is_heard_at_once<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let ahead = std::time::SystemTime::now() + Duration::from_secs(3_600);
+    let early = EventEnvelope::builder("A").payload_json("{}").occurred_at(ahead).build().unwrap();
+    (&db, &store).insert_due(&[early]).await;
+    assert_eq!(all(&store, "a").await.rows.len(), 1);
+}
+
 async fn a_full_batch_tells_how_far_it_came<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
@@ -258,6 +266,7 @@ on_every_database!(
     only_events_that_are_handled_here,
     nothing_below_the_floor_is_looked_at,
     young_rows_can_be_left_alone,
+    a_writer_whose_clock_is_ahead_is_heard_at_once,
     a_full_batch_tells_how_far_it_came,
     a_lease_is_renewed_for_its_holder_only,
     a_row_that_makes_no_sense_disturbs_no_other,

@@ -161,13 +161,12 @@ impl<DB: Backend> Store<DB> {
         limit: usize,
         request: &ClaimRequest<'_>,
     ) -> sqlx::Result<Vec<(i64, Result<Claimed, Undecodable>)>> {
-        let mut args = vec![
-            floor(request).into(),
-            span(request.skip_recent).into(),
+        let mut args = bounds(request);
+        args.extend([
             count(limit).into(),
             span(request.lease.length).into(),
             request.lease.owner.into(),
-        ];
+        ]);
         args.extend(request.subscription.args(DB::DIALECT));
         let mut connection = self.pool.acquire().await?;
         let rows = DB::fetch(&mut connection, sql.clone(), args).await?;
@@ -180,7 +179,7 @@ impl<DB: Backend> Store<DB> {
         limit: usize,
         request: &ClaimRequest<'_>,
     ) -> sqlx::Result<Vec<(i64, Result<Claimed, Undecodable>)>> {
-        let mut args = vec![floor(request).into(), span(request.skip_recent).into()];
+        let mut args = bounds(request);
         args.extend(request.subscription.args(DB::DIALECT));
         args.push(count(limit).into());
         let mut work = self.begin().await?;
@@ -282,8 +281,11 @@ impl<DB: Backend> Store<DB> {
     }
 }
 
-fn floor(request: &ClaimRequest<'_>) -> i64 {
-    request.floor.map_or(0, micros)
+/// Where to begin, and what is too young. The age is asked about only if it matters: it goes by the
+/// writer's clock, which may be ahead of the database's.
+fn bounds(request: &ClaimRequest<'_>) -> Vec<Arg> {
+    let young = span(request.skip_recent);
+    vec![request.floor.map_or(0, micros).into(), young.into(), young.into()]
 }
 
 fn count(limit: usize) -> i64 {

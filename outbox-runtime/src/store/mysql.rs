@@ -63,8 +63,8 @@ pub(super) const DIALECT: Dialect = Dialect {
             SELECT {columns}, {micros:available_at}, {int:row.locked_by IS NOT NULL} \
             FROM {table} AS row \
             WHERE status = {status} AND available_at <= {now} \
-                AND available_at >= {time:$1} AND created_at <= {earlier:$2} {pairs} \
-            ORDER BY available_at, sequence LIMIT $3 FOR UPDATE SKIP LOCKED",
+                AND available_at >= {time:$1} AND ($2 = 0 OR created_at <= {earlier:$3}) {pairs} \
+            ORDER BY available_at, sequence LIMIT $4 FOR UPDATE SKIP LOCKED",
         update: "\
             UPDATE JSON_TABLE($1, '$[*]' COLUMNS ( \
                 sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]', \

@@ -51,9 +51,9 @@ pub(super) const DIALECT: Dialect = Dialect {
         "WITH due AS MATERIALIZED ( \
             SELECT sequence, available_at FROM {table} \
             WHERE status IN (0, 2) AND status = {status} AND available_at <= {now} \
-                AND available_at >= {time:$1} AND created_at <= {earlier:$2} {pairs} \
-            ORDER BY available_at, sequence LIMIT $3 FOR UPDATE SKIP LOCKED) \
-        UPDATE {table} AS row SET available_at = {later:$4}, locked_by = $5, locked_at = {now}, \
+                AND available_at >= {time:$1} AND ($2::bigint = 0 OR created_at <= {earlier:$3}) {pairs} \
+            ORDER BY available_at, sequence LIMIT $4 FOR UPDATE SKIP LOCKED) \
+        UPDATE {table} AS row SET available_at = {later:$5}, locked_by = $6, locked_at = {now}, \
             claim_token = claim_token + 1, \
             takeovers = takeovers + CASE WHEN locked_by IS NULL THEN 0 ELSE 1 END \
         FROM due WHERE row.sequence = due.sequence \
@@ -102,7 +102,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     pairs: "\
         AND (COALESCE(aggregate_type, '__GLOBAL__'), event_type) IN ( \
             SELECT pair.aggregate, pair.event FROM unnest({each}) AS pair(aggregate, event))",
-    pair: "$6::text[], $7::text[]",
+    pair: "$7::text[], $8::text[]",
     pairs_one_by_one: false,
     estimate_by_name: false,
     estimate: "SELECT reltuples::bigint FROM pg_class WHERE oid = '{table}'::regclass",

@@ -47,8 +47,8 @@ pub(super) const DIALECT: Dialect = Dialect {
         lock: "\
             SELECT {columns}, available_at, row.locked_by IS NOT NULL FROM {table} AS row \
             WHERE status IN (0, 2) AND status = {status} AND available_at <= {now} \
-                AND available_at >= $1 AND created_at <= {earlier:$2} {pairs} \
-            ORDER BY available_at, sequence LIMIT $3",
+                AND available_at >= $1 AND ($2 = 0 OR created_at <= {earlier:$3}) {pairs} \
+            ORDER BY available_at, sequence LIMIT $4",
         update: "\
             UPDATE {table} AS row SET available_at = {now} + ours.lease, locked_by = ours.owner, \
                 locked_at = {now}, claim_token = row.claim_token + 1, \

@@ -161,7 +161,7 @@ impl Claims {
         };
         // The pairs are the last arguments of the claim, and the only ones of the count.
         let known =
-            |status| safe(sql(KNOWN, status).as_str().replace("$6", "$1").replace("$7", "$2"));
+            |status| safe(sql(KNOWN, status).as_str().replace("$7", "$1").replace("$8", "$2"));
         Self { fresh: sql(claim, "0"), retried: sql(claim, "2"), known: [known("0"), known("2")] }
     }
 }
