@@ -17,5 +17,17 @@ pub use outbox_runtime::listener::{
     RegistryFault, Result, State, Timeout, Unhandled,
 };
 
+#[doc(inline)]
+pub use outbox_runtime::Error;
+#[doc(inline)]
+pub use outbox_runtime::store::{
+    Backend, DEFAULT_TABLE, DeadEvent, DeadFilter, SchemaError, Stats, Store, Table, TableError,
+    migrate, migration_sql,
+};
+#[doc(inline)]
+pub use outbox_runtime::write::{
+    Receipt, Savepoint, Tx, WriteOutcome, Writer, WriterHook, Written,
+};
+
 #[doc(hidden)]
 pub use outbox_runtime::private as __private;

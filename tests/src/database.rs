@@ -23,6 +23,25 @@ pub trait TestDatabase: Backend + HasStatementCache {
     /// The present time as SQL.
     const NOW: &'static str;
 
+    /// What comes before a statement to see its plan.
+    const EXPLAIN: &'static str;
+
+    /// The column of the plan's text.
+    const PLAN_COLUMN: usize;
+
+    /// What a plan must not contain: a sort, or a scan of the whole table.
+    const COSTLY: &'static [&'static str];
+
+    /// Fills a table with rows `{from}` to `{to}`, of event type `{type}` and status `{status}`, all
+    /// due and ended two days ago, a microsecond apart.
+    const FILL: &'static str;
+
+    /// How much the server still has to tidy up behind changed rows, if it does so in the background.
+    const UNTIDY: Option<&'static str>;
+
+    /// Brings the planner's statistics up to date.
+    const ANALYZE: &'static str;
+
     /// The options that lead to a database of this name.
     fn named(url: &str, name: &str) -> <Self::Connection as Connection>::Options;
 }
@@ -34,6 +53,16 @@ impl TestDatabase for Sqlite {
         locked_at = locked_at - {micros}";
     const WIDE: &'static str = "INTEGER";
     const NOW: &'static str = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)";
+    const EXPLAIN: &'static str = "EXPLAIN QUERY PLAN ";
+    const PLAN_COLUMN: usize = 3;
+    const COSTLY: &'static [&'static str] = &["TEMP B-TREE", "SCAN outbox_event\n", "SCAN row\n"];
+    const FILL: &'static str = "WITH RECURSIVE n(i) AS (VALUES ({from}) UNION ALL SELECT i + 1 \
+        FROM n WHERE i < {to}) INSERT INTO {table} (event_id, event_type, aggregate_type, payload, \
+        status, available_at, created_at, done_at) SELECT 'e' || i, '{type}', 'Order', '{}', {status}, \
+        t, t, t FROM (SELECT i, \
+        CAST(unixepoch('subsec') * 1000000 AS INTEGER) - 172800000000 + i AS t FROM n)";
+    const ANALYZE: &'static str = "ANALYZE";
+    const UNTIDY: Option<&'static str> = None;
 
     fn named(_: &str, name: &str) -> sqlx::sqlite::SqliteConnectOptions {
         sqlx::sqlite::SqliteConnectOptions::new()
@@ -54,6 +83,15 @@ impl TestDatabase for Postgres {
         locked_at = locked_at - {micros} * interval '1 microsecond'";
     const WIDE: &'static str = "bigint";
     const NOW: &'static str = "now()";
+    const EXPLAIN: &'static str = "EXPLAIN ";
+    const PLAN_COLUMN: usize = 0;
+    const COSTLY: &'static [&'static str] = &["Sort", "Seq Scan on outbox_event"];
+    const FILL: &'static str = "INSERT INTO {table} (event_id, event_type, aggregate_type, payload, \
+        status, available_at, created_at, done_at) SELECT 'e' || i, '{type}', 'Order', '{}', {status}, \
+        t, t, t FROM (SELECT i, now() - interval '2 days' + i * interval '1 microsecond' AS t \
+        FROM generate_series({from}, {to}) AS i) AS rows";
+    const ANALYZE: &'static str = "ANALYZE outbox_event";
+    const UNTIDY: Option<&'static str> = None;
 
     fn named(url: &str, name: &str) -> sqlx::postgres::PgConnectOptions {
         url.parse::<sqlx::postgres::PgConnectOptions>().expect("a PostgreSQL URL").database(name)
@@ -69,6 +107,22 @@ impl TestDatabase for MySql {
         locked_at = TIMESTAMPADD(MICROSECOND, -{micros}, locked_at)";
     const WIDE: &'static str = "SIGNED";
     const NOW: &'static str = "UTC_TIMESTAMP(6)";
+    const EXPLAIN: &'static str = "EXPLAIN FORMAT=JSON ";
+    const PLAN_COLUMN: usize = 0;
+    const COSTLY: &'static [&'static str] = &["filesort", "\"access_type\": \"ALL\""];
+    const FILL: &'static str = "INSERT INTO {table} (event_id, event_type, aggregate_type, payload, \
+        status, available_at, created_at, done_at) WITH d AS (SELECT 0 AS n UNION ALL SELECT 1 \
+        UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL \
+        SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9), numbers AS (SELECT a.n + \
+        10 * b.n + 100 * c.n + 1000 * e.n + 10000 * f.n + 100000 * g.n + {from} AS i FROM d AS a, \
+        d AS b, d AS c, d AS e, d AS f, d AS g) SELECT CONCAT('e', i), '{type}', 'Order', '{}', \
+        {status}, t, t, t FROM (SELECT i, UTC_TIMESTAMP(6) - INTERVAL 2 DAY + INTERVAL i MICROSECOND \
+        AS t FROM numbers WHERE i <= {to}) AS filled";
+    const ANALYZE: &'static str = "ANALYZE TABLE outbox_event";
+    const UNTIDY: Option<&'static str> = Some(
+        "SELECT CAST(SUM(COUNT) AS SIGNED) FROM information_schema.INNODB_METRICS \
+         WHERE NAME = 'trx_rseg_history_len'",
+    );
 
     fn named(url: &str, name: &str) -> sqlx::mysql::MySqlConnectOptions {
         url.parse::<sqlx::mysql::MySqlConnectOptions>().expect("a MySQL URL").database(name)

@@ -10,7 +10,7 @@ use outbox_runtime::store::{
 use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_database};
 
 /// What a claim asks for if nothing else is said.
-pub fn request<'a>(owner: &'a str, subscription: &'a Subscription) -> ClaimRequest<'a> {
+pub(crate) fn request<'a>(owner: &'a str, subscription: &'a Subscription) -> ClaimRequest<'a> {
     ClaimRequest {
         lease: lease(owner),
         subscription,
@@ -22,7 +22,7 @@ pub fn request<'a>(owner: &'a str, subscription: &'a Subscription) -> ClaimReque
 }
 
 /// Claims everything that is due.
-pub async fn all<DB: TestDatabase>(store: &Store<DB>, owner: &str) -> Claims {
+pub(crate) async fn all<DB: TestDatabase>(store: &Store<DB>, owner: &str) -> Claims {
     store.claim(request(owner, &Subscription::ALL)).await.expect("a claim")
 }
 

@@ -8,20 +8,20 @@ use outbox_tests::{Fresh, Row, Rows, TestDatabase, event, on_every_database};
 
 use super::claim;
 
-pub fn of(row: &Claimed, result: Finished) -> Finish {
+pub(crate) fn of(row: &Claimed, result: Finished) -> Finish {
     Finish { sequence: row.sequence, token: row.token, result }
 }
 
-pub fn retry(attempts: u32, delay: Duration, error: &str) -> Finished {
+pub(crate) fn retry(attempts: u32, delay: Duration, error: &str) -> Finished {
     Finished::Retry { attempts, delay, error: error.to_owned() }
 }
 
-pub fn dead(attempts: u32, error: &str) -> Finished {
+pub(crate) fn dead(attempts: u32, error: &str) -> Finished {
     Finished::Dead { attempts, error: error.to_owned() }
 }
 
 /// Inserts one event and claims it for `a`.
-pub async fn claimed<DB: TestDatabase>(db: &Fresh<DB>, store: &Store<DB>) -> Claimed {
+pub(crate) async fn claimed<DB: TestDatabase>(db: &Fresh<DB>, store: &Store<DB>) -> Claimed {
     (db, store).insert_due(&[event("Paid")]).await;
     claim::all(store, "a").await.rows.remove(0)
 }

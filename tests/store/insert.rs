@@ -133,9 +133,9 @@ async fn a_delayed_event_is_not_due<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let hour = Duration::from_secs(3_600);
-    let later = outbox::EventEnvelope::builder("Later").payload_json("{}").deliver_after(hour);
+    let later = EventEnvelope::builder("Later").payload_json("{}").deliver_after(hour);
     let at = std::time::SystemTime::now() + hour;
-    let until = outbox::EventEnvelope::builder("Until").payload_json("{}").deliver_at(at);
+    let until = EventEnvelope::builder("Until").payload_json("{}").deliver_at(at);
     rows.insert_due(&[later.build().unwrap(), until.build().unwrap()]).await;
     assert!(super::claim::all(&store, "node").await.rows.is_empty());
     rows.age(hour - Duration::from_secs(60)).await;

@@ -2,6 +2,7 @@
 
 #![allow(
     missing_docs,
+    clippy::disallowed_methods,
     clippy::expect_used,
     clippy::panic,
     clippy::unwrap_used,
@@ -16,6 +17,7 @@ mod insert;
 mod interleave;
 mod lost;
 mod model;
+mod plan;
 mod purge;
 mod schema;
 mod stats;

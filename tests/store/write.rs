@@ -10,7 +10,10 @@ use outbox_runtime::write::{WriteOutcome, Writer};
 use outbox_tests::{Fresh, Recorder, Rows, TestDatabase, event, on_every_database};
 
 /// A writer on a migrated table, with a recorder as hook and seats.
-pub async fn writer<DB: TestDatabase>(db: &Fresh<DB>, seats: usize) -> (Writer<DB>, Arc<Recorder>) {
+pub(crate) async fn writer<DB: TestDatabase>(
+    db: &Fresh<DB>,
+    seats: usize,
+) -> (Writer<DB>, Arc<Recorder>) {
     db.store().await;
     db.run("CREATE TABLE business (id INT PRIMARY KEY)").await;
     let recorder = Recorder::with_seats(seats);
@@ -19,7 +22,7 @@ pub async fn writer<DB: TestDatabase>(db: &Fresh<DB>, seats: usize) -> (Writer<D
     (writer, recorder)
 }
 
-pub async fn business<DB: TestDatabase>(
+pub(crate) async fn business<DB: TestDatabase>(
     connection: &mut DB::Connection,
     id: i32,
 ) -> sqlx::Result<()> {
@@ -27,7 +30,7 @@ pub async fn business<DB: TestDatabase>(
     DB::run(connection, sqlx::SqlSafeStr::into_sql_str(sqlx::AssertSqlSafe(sql))).await
 }
 
-pub async fn business_rows<DB: TestDatabase>(db: &Fresh<DB>) -> i64 {
+pub(crate) async fn business_rows<DB: TestDatabase>(db: &Fresh<DB>) -> i64 {
     db.number("SELECT COUNT(*) FROM business").await
 }
 

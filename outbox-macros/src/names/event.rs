@@ -160,13 +160,16 @@ fn aggregate_id(model: &Model<'_>, variant: &Variant<'_>) -> TokenStream {
 }
 
 fn encode(payload: &Payload) -> TokenStream {
-    match &payload.wire {
-        Some(Wire { ty, made }) => {
-            let to_json = quote_spanned!(ty.span()=> <#ty as __outbox::Wire>::to_json);
-            quote!(#to_json(&#made))
-        }
-        None => quote!(__outbox::Result::Ok(__outbox::String::from("{}"))),
+    let Some(Wire { ty, made }) = &payload.wire else {
+        return quote!(__outbox::Result::Ok(__outbox::String::from("{}")));
+    };
+    let to_json = quote_spanned!(ty.span()=> <#ty as __outbox::Wire>::to_json);
+    if payload.public.is_empty() {
+        return quote!(#to_json(&#made));
     }
+    // By way of the public struct, which so counts as constructed even if no listener takes it.
+    let public = &payload.made;
+    quote!({ let #public = #public; #to_json(&#made) })
 }
 
 /// Binds the fields from JSON.

@@ -76,6 +76,7 @@ pub(super) mod sealed {
 }
 
 /// Implements [`Backend`] for one database.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 macro_rules! backend {
     (
         $database:ident, $dialect:expr,
@@ -149,4 +150,5 @@ macro_rules! backend {
     };
 }
 
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(super) use backend;

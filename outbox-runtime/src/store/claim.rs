@@ -49,9 +49,9 @@ impl Subscription {
                 .flat_map(|(aggregate, event)| [aggregate.as_str().into(), event.as_str().into()])
                 .collect();
         }
-        let text = |text: &String| Cell::Text(Some(text.clone()));
-        Batch::new(pairs.map(|(aggregate, event)| [text(aggregate), text(event)]))
-            .into_args(dialect.arrays)
+        // No name has a control character.
+        let keys = pairs.map(|(aggregate, event)| Some(format!("{aggregate}\u{1f}{event}")));
+        vec![Arg::Texts(keys.collect())]
     }
 }
 
@@ -155,19 +155,30 @@ impl<DB: Backend> Store<DB> {
         Ok(until)
     }
 
+    pub(super) fn claim_args(&self, limit: usize, request: &ClaimRequest<'_>) -> Vec<Arg> {
+        let mut args = bounds(request);
+        let pairs = request.subscription.args(DB::DIALECT);
+        match DB::DIALECT.claim {
+            Locking::AtOnce(_) => {
+                let lease = &request.lease;
+                args.extend([count(limit).into(), span(lease.length).into(), lease.owner.into()]);
+                args.extend(pairs);
+            }
+            Locking::LockThenUpdate { .. } => {
+                args.extend(pairs);
+                args.push(count(limit).into());
+            }
+        }
+        args
+    }
+
     async fn claim_at_once(
         &self,
         sql: &SqlStr,
         limit: usize,
         request: &ClaimRequest<'_>,
     ) -> sqlx::Result<Vec<(i64, Result<Claimed, Undecodable>)>> {
-        let mut args = bounds(request);
-        args.extend([
-            count(limit).into(),
-            span(request.lease.length).into(),
-            request.lease.owner.into(),
-        ]);
-        args.extend(request.subscription.args(DB::DIALECT));
+        let args = self.claim_args(limit, request);
         let mut connection = self.pool.acquire().await?;
         let rows = DB::fetch(&mut connection, sql.clone(), args).await?;
         Ok(rows.iter().map(|row| (due_at::<DB>(row), row::read::<DB>(row))).collect())
@@ -179,9 +190,7 @@ impl<DB: Backend> Store<DB> {
         limit: usize,
         request: &ClaimRequest<'_>,
     ) -> sqlx::Result<Vec<(i64, Result<Claimed, Undecodable>)>> {
-        let mut args = bounds(request);
-        args.extend(request.subscription.args(DB::DIALECT));
-        args.push(count(limit).into());
+        let args = self.claim_args(limit, request);
         let mut work = self.begin().await?;
         let rows = DB::fetch(&mut work, sql.clone(), args).await?;
         let mut claimed: Vec<_> =

@@ -38,7 +38,7 @@ pub struct DeadEvent {
 const END_OF_TIME: Duration = Duration::from_secs(253_402_214_400);
 
 impl DeadFilter {
-    fn args(&self) -> Vec<Arg> {
+    pub(super) fn args(&self) -> Vec<Arg> {
         vec![
             self.event_type.as_deref().into(),
             self.aggregate_type.as_deref().into(),

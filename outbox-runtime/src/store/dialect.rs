@@ -48,6 +48,7 @@ pub struct Dialect {
     pub(super) finish: &'static str,
     pub(super) delete_done: &'static str,
     pub(super) states: &'static str,
+    /// `{order}` is by age for what is done, and none for the few that are dead.
     pub(super) purge: &'static [&'static str],
     pub(super) replay_all: &'static str,
     /// Restricts rows to (aggregate, event) pairs. `{each}` becomes `pair`, as often as there are
@@ -67,6 +68,10 @@ pub(super) type Wrap = (&'static str, &'static str);
 /// How rows are taken without waiting for those that others hold: in one statement, or by locking
 /// them first.
 #[derive(Debug)]
+#[cfg_attr(
+    not(all(feature = "mysql", feature = "postgres")),
+    allow(dead_code, reason = "each form is some database's")
+)]
 pub(super) enum Locking {
     AtOnce(&'static str),
     LockThenUpdate { lock: &'static str, update: &'static str },

@@ -23,14 +23,14 @@ impl<DB: Backend> Store<DB> {
     /// Fails if the transaction is lost. The last thing before the insert and the commit.
     pub(crate) async fn guard(&self, tx: &mut Transaction<'static, DB>) -> Result<(), Error> {
         match &self.sql.guard {
-            Some(guard) => DB::run(tx, guard.clone()).await.map_err(lost::<DB>),
+            Some(guard) => DB::run(tx, guard.clone()).await.map_err(lost),
             None => Ok(()),
         }
     }
 
     /// Fails if the transaction is lost, in the middle of it.
     pub(crate) async fn probe(&self, tx: &mut Transaction<'static, DB>) -> Result<(), Error> {
-        DB::run(tx, self.sql.probe.clone()).await.map_err(lost::<DB>)
+        DB::run(tx, self.sql.probe.clone()).await.map_err(lost)
     }
 
     /// What an insert's error means.
@@ -69,7 +69,7 @@ impl<DB: Backend> Store<DB> {
     }
 }
 
-fn lost<DB: Backend>(error: sqlx::Error) -> Error {
+fn lost(error: sqlx::Error) -> Error {
     match error {
         sqlx::Error::Database(_) => Error::TransactionLost,
         source => Error::Database { doing: "checking the transaction", source },

@@ -2,7 +2,8 @@
 //! `JSON_TABLE`; rows are locked first and updated then, in one READ COMMITTED transaction.
 //!
 //! `STRAIGHT_JOIN` from the batch to the table: on a small table the optimiser would rather scan it,
-//! and so wait for every row that somebody else has locked.
+//! and so wait for every row that somebody else has locked. `FORCE INDEX`: it would look up the status
+//! alone, and walk every row below the floor.
 
 use super::backend::backend;
 use super::dialect::{Dialect, Locking};
@@ -61,7 +62,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     claim: Locking::LockThenUpdate {
         lock: "\
             SELECT {columns}, {micros:available_at}, {int:row.locked_by IS NOT NULL} \
-            FROM {table} AS row \
+            FROM {table} AS row FORCE INDEX ({index:claim}) \
             WHERE status = {status} AND available_at <= {now} \
                 AND available_at >= {time:$1} AND ($2 = 0 OR created_at <= {earlier:$3}) {pairs} \
             ORDER BY available_at, sequence LIMIT $4 FOR UPDATE SKIP LOCKED",
@@ -118,11 +119,16 @@ pub(super) const DIALECT: Dialect = Dialect {
         FROM JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \
             STRAIGHT_JOIN {table} AS row \
             ON row.sequence = ours.sequence",
+    // A DELETE takes no index hint, and without one prefers to sort.
     purge: &[
-        "DELETE FROM {table} WHERE status = {status} AND done_at < {earlier:$1} \
-         ORDER BY done_at LIMIT $2",
-        "DELETE FROM {table} WHERE status = {status} AND done_at IS NULL \
-         AND created_at < {earlier:$1} LIMIT $2",
+        "DELETE row FROM (SELECT sequence FROM {table} FORCE INDEX ({index:purge}) \
+            WHERE status = {status} AND done_at < {earlier:$1} LIMIT $2) AS old \
+            STRAIGHT_JOIN {table} AS row ON row.sequence = old.sequence \
+            WHERE row.status = {status}",
+        "DELETE row FROM (SELECT sequence FROM {table} FORCE INDEX ({index:purge}) \
+            WHERE status = {status} AND done_at IS NULL AND created_at < {earlier:$1} LIMIT $2) AS old \
+            STRAIGHT_JOIN {table} AS row ON row.sequence = old.sequence \
+            WHERE row.status = {status}",
     ],
     replay_all: "\
         UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \

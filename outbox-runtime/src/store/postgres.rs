@@ -90,19 +90,21 @@ pub(super) const DIALECT: Dialect = Dialect {
         SELECT sequence, claim_token, locked_by::text FROM {table} \
         WHERE sequence = ANY($1::bigint[])",
     purge: &["\
-        DELETE FROM {table} WHERE sequence IN ( \
+        DELETE FROM {table} WHERE sequence = ANY(ARRAY( \
             SELECT sequence FROM {table} \
             WHERE status = {status} AND COALESCE(done_at, created_at) < {earlier:$1} \
-            ORDER BY COALESCE(done_at, created_at) LIMIT $2 FOR UPDATE SKIP LOCKED)"],
+            {order} LIMIT $2 FOR UPDATE SKIP LOCKED))"],
     replay_all: "\
         UPDATE {table} SET status = 0, attempts = 0, takeovers = 0, available_at = {now}, \
             done_at = NULL, last_error = NULL, locked_by = NULL, locked_at = NULL, \
             claim_token = claim_token + 1 \
         WHERE status = 3 AND sequence = ANY($1::bigint[])",
+    // Not a join, which the planner would rather hash and sort; and in a CASE, so that it does not
+    // take the pairs to be rare and fetch all rows before it sorts the few.
     pairs: "\
-        AND (COALESCE(aggregate_type, '__GLOBAL__'), event_type) IN ( \
-            SELECT pair.aggregate, pair.event FROM unnest({each}) AS pair(aggregate, event))",
-    pair: "$7::text[], $8::text[]",
+        AND CASE WHEN COALESCE(aggregate_type, '__GLOBAL__') || chr(31) || event_type = ANY({each}) \
+            THEN true ELSE false END",
+    pair: "$7::text[]",
     pairs_one_by_one: false,
     estimate_by_name: false,
     estimate: "SELECT reltuples::bigint FROM pg_class WHERE oid = '{table}'::regclass",

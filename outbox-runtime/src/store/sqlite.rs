@@ -89,16 +89,15 @@ pub(super) const DIALECT: Dialect = Dialect {
         DELETE FROM {table} WHERE sequence IN ( \
             SELECT sequence FROM {table} \
             WHERE status IN (1, 3) AND status = {status} \
-                AND COALESCE(done_at, created_at) < {earlier:$1} \
-            ORDER BY COALESCE(done_at, created_at) LIMIT $2)"],
+                AND COALESCE(done_at, created_at) < {earlier:$1} LIMIT $2)"],
     replay_all: "\
         UPDATE {table} SET status = 0, attempts = 0, takeovers = 0, available_at = {now}, \
             done_at = NULL, last_error = NULL, locked_by = NULL, locked_at = NULL, \
             claim_token = claim_token + 1 \
         WHERE status = 3 AND sequence IN (SELECT value FROM json_each($1))",
     pairs: "\
-        AND (COALESCE(aggregate_type, '__GLOBAL__'), event_type) IN ( \
-            SELECT value ->> 0, value ->> 1 FROM json_each({each}))",
+        AND COALESCE(aggregate_type, '__GLOBAL__') || char(31) || event_type IN ( \
+            SELECT value FROM json_each({each}))",
     pair: "$1",
     pairs_one_by_one: false,
     estimate_by_name: false,

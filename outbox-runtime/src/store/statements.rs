@@ -16,7 +16,7 @@ const CLAIM_ONE: &str = "\
 
 /// Filters are optional: an argument that is NULL lets every row pass.
 const DEAD_FILTER: &str = "\
-    status IN (1, 3) AND status = 3 \
+    status = 3 \
     AND (event_type = COALESCE($1, event_type)) \
     AND (COALESCE(aggregate_type, '__GLOBAL__') = COALESCE($2, aggregate_type, '__GLOBAL__')) \
     AND (COALESCE(aggregate_id, '') = COALESCE($3, aggregate_id, '')) \
@@ -101,8 +101,11 @@ pub(super) struct Claims {
 impl Statements {
     pub(super) fn new(dialect: &Dialect, table: &Table) -> Self {
         let sql = |template: &str| safe(dialect.render(&expand(template), table));
-        let each = |templates: &[&str], status: &str| {
-            templates.iter().map(|template| sql(&template.replace("{status}", status))).collect()
+        let purge = |status: &str, order: &str| {
+            let template = |template: &&str| {
+                sql(&template.replace("{status}", status).replace("{order}", order))
+            };
+            dialect.purge.iter().map(template).collect()
         };
         let (renew, renew_update) = match &dialect.renew {
             Locking::AtOnce(renew) => (sql(renew), None),
@@ -133,8 +136,8 @@ impl Statements {
             dead_by_event_id: sql(BY_EVENT_ID),
             last_sequence: sql(LAST_SEQUENCE),
             replay: sql(dialect.replay_all),
-            purge_done: each(dialect.purge, "1"),
-            purge_dead: each(dialect.purge, "3"),
+            purge_done: purge("1", "ORDER BY COALESCE(done_at, created_at)"),
+            purge_dead: purge("3", ""),
             oldest: sql(OLDEST),
             purge_any: sql(PURGE_ANY),
             pending: ["0", "2"].map(|status| sql(&PENDING.replace("{status}", status))),
@@ -160,8 +163,7 @@ impl Claims {
             safe(dialect.render(&expand(&template), table))
         };
         // The pairs are the last arguments of the claim, and the only ones of the count.
-        let known =
-            |status| safe(sql(KNOWN, status).as_str().replace("$7", "$1").replace("$8", "$2"));
+        let known = |status| safe(sql(KNOWN, status).as_str().replace("$7", "$1"));
         Self { fresh: sql(claim, "0"), retried: sql(claim, "2"), known: [known("0"), known("2")] }
     }
 }

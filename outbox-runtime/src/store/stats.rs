@@ -1,6 +1,9 @@
 use std::time::{Duration, SystemTime};
 
-use super::{Backend, DeadFilter, Store, Subscription, row};
+use sqlx::SqlStr;
+
+use super::batch::Arg;
+use super::{Backend, ClaimRequest, DeadFilter, Lease, Store, Subscription, row};
 use crate::Error;
 
 /// How an outbox stands. Counts are read from indexes and go up to 100,000 each.
@@ -52,6 +55,33 @@ impl<DB: Backend> Store<DB> {
         let others = stats.pending + stats.dead;
         stats.done_estimate = u64::try_from(rows).unwrap_or_default().saturating_sub(others);
         Ok(stats)
+    }
+
+    /// The statements whose cost must not grow with the table, and arguments to explain them with.
+    #[doc(hidden)]
+    pub fn bounded(&self, subscription: &Subscription) -> Vec<(&'static str, SqlStr, Vec<Arg>)> {
+        let lease = Lease { owner: "explain", length: Duration::from_secs(30) };
+        let (floor, skip_recent) = (None, Duration::ZERO);
+        let request =
+            ClaimRequest { lease, subscription, fresh: 200, retried: 200, floor, skip_recent };
+        let claims = subscription.claims(&self.sql);
+        let claim = || self.claim_args(200, &request);
+        let age = || vec![row::span(Duration::from_secs(86_400)).into(), 500.into()];
+        let dead = |more: &[i64]| {
+            let mut args = DeadFilter::default().args();
+            args.extend(more.iter().copied().map(Arg::from));
+            args
+        };
+        let mut bounded = vec![
+            ("claim fresh", claims.fresh.clone(), claim()),
+            ("claim retried", claims.retried.clone(), claim()),
+            ("dead query", self.sql.dead_query.clone(), dead(&[0, 100])),
+            ("dead count", self.sql.dead_count.clone(), dead(&[])),
+            ("dead sequences", self.sql.dead_sequences.clone(), dead(&[0, 1_000_000, 100])),
+        ];
+        let purges = self.sql.purge_done.iter().chain(&self.sql.purge_dead);
+        bounded.extend(purges.map(|sql| ("purge", sql.clone(), age())));
+        bounded
     }
 
     /// The database's clock.

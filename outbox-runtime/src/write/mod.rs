@@ -39,6 +39,16 @@ struct Shared<DB: Backend> {
     seats: Arc<dyn Seats>,
 }
 
+/// What nothing is.
+#[diagnostic::on_unimplemented(
+    message = "an event can only be written inside of a transaction",
+    label = "there is no transaction here",
+    note = "begin one: `let mut tx = outbox.begin().await?; tx.write(event)?; tx.commit().await?`, or \
+            write into a transaction of your own with `write_in(&mut connection, event)`"
+)]
+#[doc(hidden)]
+pub trait InTransaction {}
+
 impl<DB: Backend> Clone for Writer<DB> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
@@ -66,6 +76,11 @@ impl<DB: Backend> Writer<DB> {
     pub fn store(&self) -> &Store<DB> {
         &self.shared.store
     }
+
+    /// Not to be called: it exists to say, when somebody tries, that events are written inside of a
+    /// transaction.
+    #[doc(hidden)]
+    pub fn write<E: InTransaction>(&self, _: E) {}
 
     /// Begins a transaction. On SQLite it has the write lock from the start, so it cannot fail half
     /// way because of another writer.

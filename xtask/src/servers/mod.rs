@@ -24,9 +24,8 @@ pub(crate) struct Servers {
 impl Servers {
     pub(crate) fn start() -> Result<Self> {
         let mut servers = Self { urls: Vec::new(), _running: Vec::new() };
-        let kinds: [(&str, fn() -> Result<Server>); 2] =
-            [(POSTGRES_URL, postgres::start), (MYSQL_URL, mariadb::start)];
-        for (variable, start) in kinds {
+        let postgres = (POSTGRES_URL, postgres::start as fn() -> Result<Server>);
+        for (variable, start) in [postgres, (MYSQL_URL, mariadb::start)] {
             if std::env::var_os(variable).is_some() {
                 println!("\n==> {variable} is set; that server is used");
                 continue;

@@ -21,4 +21,4 @@ CREATE TABLE {table} (
 CREATE UNIQUE INDEX {index:event_id} ON {name} (event_id);
 CREATE INDEX {index:claim} ON {name} (status, available_at, sequence) WHERE status IN (0, 2);
 CREATE INDEX {index:purge} ON {name} (status, COALESCE(done_at, created_at)) WHERE status IN (1, 3);
-CREATE INDEX {index:dead} ON {name} (sequence) WHERE status IN (1, 3) AND status = 3;
+CREATE INDEX {index:dead} ON {name} (sequence) WHERE status = 3;

@@ -1,0 +1,128 @@
+//! What the statements cost: plans that use an index, and claims whose cost does not grow.
+
+use std::time::{Duration, Instant};
+
+use outbox_runtime::store::{ClaimRequest, Completion, Finish, Finished, Store, Subscription};
+use outbox_tests::{Fresh, Rows, TestDatabase, lease, on_every_database};
+use sqlx::{AssertSqlSafe, SqlSafeStr};
+
+use super::claim::request;
+use super::finish::of;
+
+/// The long run has tables as large as they get; the short one is large enough for the planner.
+fn size(short: u64, long: u64) -> u64 {
+    if std::env::var_os("OUTBOX_TEST_LONG").is_some() { long } else { short }
+}
+
+/// Adds rows `from..from + count`.
+async fn fill<DB: TestDatabase>(db: &Fresh<DB>, kind: &str, status: u8, from: u64, count: u64) {
+    let sql = DB::FILL
+        .replace("{table}", "outbox_event")
+        .replace("{type}", kind)
+        .replace("{status}", &status.to_string())
+        .replace("{from}", &from.to_string())
+        .replace("{to}", &(from + count - 1).to_string());
+    db.run(sql).await;
+}
+
+async fn every_bounded_statement_uses_its_index<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let (pending, done) = (size(20_000, 200_000), size(50_000, 500_000));
+    fill(&db, "A", 0, 1, pending).await;
+    fill(&db, "A", 1, 1_000_001, done).await;
+    fill(&db, "A", 2, 2_000_001, pending / 10).await;
+    fill(&db, "A", 3, 3_000_001, pending / 100).await;
+    db.run(DB::ANALYZE).await;
+    let known = store.subscribe([("Order", "A"), ("Order", "B")]);
+    for (name, sql, args) in store.bounded(&known) {
+        let explain = AssertSqlSafe(format!("{}{}", DB::EXPLAIN, sql.as_str())).into_sql_str();
+        let mut connection = db.pool.acquire().await.unwrap();
+        let rows = DB::fetch(&mut connection, explain, args).await.unwrap();
+        let text = |row| DB::text(row, DB::PLAN_COLUMN).unwrap().unwrap_or_default();
+        let plan: Vec<String> = rows.iter().map(text).collect();
+        let plan = plan.join("\n") + "\n";
+        // A table that the statement makes for itself may be read as a whole.
+        let is_own = |part: &&str| part.starts_with('<');
+        let plan = plan.split("\"table_name\": \"").filter(|part| !is_own(part));
+        let plan = plan.collect::<Vec<_>>().join("\"table_name\": \"");
+        for costly in DB::COSTLY {
+            assert!(!plan.contains(costly), "{name} has {costly}:\n{plan}\n{}", sql.as_str());
+        }
+        assert!(plan.contains("outbox_event_"), "{name} uses no index of ours:\n{plan}");
+    }
+}
+
+/// Waits until the server has tidied up, which takes its time and would be measured with the claims.
+async fn settle<DB: TestDatabase>(db: &Fresh<DB>) {
+    let start = Instant::now();
+    while let Some(untidy) = DB::UNTIDY
+        && start.elapsed() < Duration::from_secs(60)
+        && db.number(untidy).await > 100
+    {
+        tokio::task::yield_now().await;
+    }
+    db.run(DB::ANALYZE).await;
+}
+
+/// The median time of some claims, each given back at once.
+async fn claim_cost<DB: TestDatabase>(store: &Store<DB>, known: &Subscription) -> Duration {
+    const CLAIMS: usize = 30;
+    let mut times = Vec::new();
+    let mut floor = None;
+    for _ in 0..CLAIMS {
+        let asked = ClaimRequest { fresh: 50, retried: 0, floor, ..request("a", known) };
+        let start = Instant::now();
+        let claims = store.claim(asked).await.unwrap();
+        times.push(start.elapsed());
+        assert_eq!(claims.rows.len(), 50);
+        floor = claims.fresh_until;
+        // Out of the way, and not back at the head.
+        let done: Vec<Finish> = claims.rows.iter().map(|row| of(row, Finished::Done)).collect();
+        store.finish("a", &done, Completion::Delete).await.unwrap();
+    }
+    times.sort_unstable();
+    times[CLAIMS / 2]
+}
+
+async fn a_claim_costs_the_same_whatever_waits<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let known = store.subscribe([("Order", "A")]);
+    let (many, crowd) = (size(20_000, 200_000), size(10_000, 100_000));
+    fill(&db, "A", 0, 1, 2_000).await;
+    settle(&db).await;
+    let base = claim_cost(&store, &known).await;
+
+    fill(&db, "A", 0, 10_001, many).await;
+    settle(&db).await;
+    let backlog = claim_cost(&store, &known).await;
+
+    // In flight: claimed by another node.
+    let asked = ClaimRequest {
+        fresh: usize::try_from(crowd).unwrap(),
+        lease: outbox_runtime::store::Lease {
+            length: Duration::from_secs(3_600),
+            ..lease("other")
+        },
+        ..request("other", &known)
+    };
+    store.claim(asked).await.unwrap();
+    settle(&db).await;
+    let in_flight = claim_cost(&store, &known).await;
+
+    // Unknown here, and due before everything else.
+    fill(&db, "Unknown", 0, 1_000_001, crowd).await;
+    let age = DB::AGE.replace("{table}", "outbox_event").replace("{micros}", "3600000000");
+    db.run(age + " WHERE event_type = 'Unknown'").await;
+    settle(&db).await;
+    let unknown = claim_cost(&store, &known).await;
+
+    let ratio = |cost: Duration| cost.as_secs_f64() / base.as_secs_f64();
+    let ratios = [ratio(backlog), ratio(in_flight), ratio(unknown)];
+    println!("claim {base:?}; ratios: backlog, in flight, unknown {ratios:.2?}");
+    // Other tests run beside the short run, so its bound catches nothing but a scan.
+    let bound = if std::env::var_os("OUTBOX_TEST_LONG").is_some() { 1.5 } else { 25.0 };
+    assert!(ratios.iter().all(|ratio| *ratio < bound), "{ratios:?} of {base:?}");
+    assert!((&db, &store).count().await > 0);
+}
+
+on_every_database!(every_bounded_statement_uses_its_index, a_claim_costs_the_same_whatever_waits);

@@ -1,0 +1,6 @@
+//@ error at: outbox::Tx<sqlx::Any>
+#![allow(unused)]
+
+fn place(tx: outbox::Tx<sqlx::Any>) {}
+
+fn main() {}
