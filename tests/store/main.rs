@@ -18,6 +18,7 @@ mod interleave;
 mod lost;
 mod model;
 mod plan;
+mod price;
 mod purge;
 mod schema;
 mod stats;

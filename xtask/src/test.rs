@@ -16,7 +16,7 @@ fn run_all(long: bool) -> Result {
     features::run_each()?;
     document()?;
     linked::run_each(long)?;
-    test()
+    test(long)
 }
 
 pub(crate) fn run_timed(long: bool) -> Result {
@@ -32,7 +32,7 @@ fn document() -> Result {
     run(doc)
 }
 
-fn test() -> Result {
+fn test(long: bool) -> Result {
     run(cargo("test --workspace --doc"))?;
     let servers = Servers::start()?;
     let mut tests = if has("nextest", "running the tests with cargo test") {
@@ -41,7 +41,16 @@ fn test() -> Result {
         cargo("test --workspace --lib --bins --tests --no-fail-fast")
     };
     servers.tell(&mut tests);
-    run(tests)
+    run(tests)?;
+    if long {
+        // One at a time: some of them measure.
+        let mut tests =
+            cargo("test --package outbox-tests --test store -- --test-threads=1 --nocapture");
+        tests.args(["model::", "plan::", "price::"]).env("OUTBOX_TEST_LONG", "1");
+        servers.tell(&mut tests);
+        run(tests)?;
+    }
+    Ok(())
 }
 
 /// Licences and sources only: advisories change without the sources changing.

@@ -3,15 +3,11 @@ use std::fmt;
 /// Where an event stands.
 ///
 /// ```text
-///          done                     replay
-///  NEW ───────────▶ DONE      ┌──────────────── DEAD
-///   │ ▲                ▲      ▼                   ▲
-///   │ └─ released      │     NEW                  │
-///   │                  │                          │
-///   │ retry, deferred  │ done                     │
-///   └──────────────▶ RETRY ───────────────────────┘
-///                     │ ▲   dead (also from NEW)
-///                     └─┘ retry, deferred, released
+/// NEW ───▶ released, and it is still NEW
+///  ├─────▶ retry, deferred ──▶ RETRY ───▶ retry, deferred, released, and it is still RETRY
+///  │                            │
+///  ├──────── done ──────────────┼──▶ DONE
+///  └──────── dead ──────────────┴──▶ DEAD ──▶ replayed, and it is NEW
 /// ```
 /// DONE and DEAD are terminal for every result; only a replay leaves DEAD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
