@@ -3,7 +3,7 @@
 //!
 //! # Layout
 //! The modules follow the way of an event: [`event`] is what is said, [`listener`] is who hears it,
-//! [`write`] puts it into a transaction, [`store`] is the only SQL.
+//! [`mod@write`] puts it into a transaction, [`store`] is the only SQL.
 
 pub mod event;
 

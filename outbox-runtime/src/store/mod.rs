@@ -1,8 +1,8 @@
 //! The only SQL: one table, three databases.
 //!
 //! # Layout
-//! [`Table`] is the checked name. A [`Dialect`](dialect::Dialect) holds what differs between the
-//! databases as templates, [`Statements`](statements::Statements) renders them once for a table, and
+//! [`Table`] is the checked name. A `Dialect` holds what differs between the
+//! databases as templates, `Statements` renders them once for a table, and
 //! [`Backend`] is what is needed of a driver. The operations are methods of [`Store`], each for a whole
 //! batch, one file for each group: `insert`, `claim`, `finish`, `dead`, `purge`, `stats`, `schema`.
 //!
