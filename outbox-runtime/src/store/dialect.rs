@@ -36,8 +36,9 @@ pub struct Dialect {
     /// Fails if the transaction that was begun is no longer there. PostgreSQL needs none: there every
     /// statement fails in an aborted transaction.
     pub(super) guard: Option<&'static str>,
-    /// The same in the middle of a transaction.
-    pub(super) probe: &'static str,
+    /// The same in the middle of a transaction. One by one: a driver may not recover from several at
+    /// a time that were cut short.
+    pub(super) probe: &'static [&'static str],
 
     pub(super) insert: &'static str,
     /// Whether `insert` returns (sequence, event id) of what it has inserted.

@@ -30,7 +30,10 @@ impl<DB: Backend> Store<DB> {
 
     /// Fails if the transaction is lost, in the middle of it.
     pub(crate) async fn probe(&self, tx: &mut Transaction<'static, DB>) -> Result<(), Error> {
-        DB::run(tx, self.sql.probe.clone()).await.map_err(lost)
+        for statement in DB::DIALECT.probe {
+            DB::run(tx, statement.into_sql_str()).await.map_err(lost)?;
+        }
+        Ok(())
     }
 
     /// What an insert's error means.

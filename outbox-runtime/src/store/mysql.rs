@@ -37,7 +37,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     begin: "START TRANSACTION; SAVEPOINT outbox_tx",
     begin_work: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION",
     guard: Some("RELEASE SAVEPOINT outbox_tx"),
-    probe: "RELEASE SAVEPOINT outbox_tx; SAVEPOINT outbox_tx",
+    probe: &["RELEASE SAVEPOINT outbox_tx", "SAVEPOINT outbox_tx"],
 
     insert: "\
         INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \

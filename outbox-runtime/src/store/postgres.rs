@@ -29,7 +29,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     begin: "BEGIN",
     begin_work: "BEGIN ISOLATION LEVEL READ COMMITTED",
     guard: None,
-    probe: "SELECT 1",
+    probe: &["SELECT 1"],
 
     insert: "\
         INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \

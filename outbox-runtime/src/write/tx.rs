@@ -176,10 +176,12 @@ impl<DB: Backend> Tx<DB> {
         store.probe(self.sqlx()).await
     }
 
+    /// The events leave the buffer only when they are known to be inserted. If this future is
+    /// dropped before, the next attempt finds those that got through to be duplicates.
     async fn insert_buffer(&mut self) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
-        let events = std::mem::take(&mut self.buffer);
-        let mut seats: Vec<Option<Seat>> =
+        let events = self.buffer.clone();
+        let seats: Vec<Option<Seat>> =
             events.iter().map(|event| shared.seats.reserve(event)).collect();
         let lease = shared.seats.lease();
         let rows: Vec<NewRow<'_>> = events
@@ -191,18 +193,14 @@ impl<DB: Backend> Tx<DB> {
             })
             .collect();
         let inserted = shared.store.insert(self.sqlx(), &rows).await;
-        let inserted = match inserted {
-            Ok(inserted) => inserted,
-            Err(error) => {
-                self.buffer = events;
-                return Err(shared.store.lost_or(error));
-            }
-        };
-        drop(rows);
-        let results = events.into_iter().zip(inserted).zip(seats.drain(..));
-        self.flushed.extend(results.map(|((envelope, inserted), seat)| {
+        let inserted = inserted.map_err(|error| shared.store.lost_or(error))?;
+        self.buffer.clear();
+        let results = events.iter().zip(inserted).zip(seats);
+        self.flushed.extend(results.map(|((envelope, inserted), seat)| Flushed {
+            envelope: envelope.clone(),
+            inserted,
             // A duplicate has a row that is not ours: it frees its seat.
-            Flushed { envelope, inserted, seat: seat.filter(|_| !inserted.duplicate) }
+            seat: seat.filter(|_| !inserted.duplicate),
         }));
         Ok(())
     }
