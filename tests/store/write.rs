@@ -272,7 +272,15 @@ async fn a_dropped_commit_says_nothing<DB: TestDatabase>(db: Fresh<DB>) {
     panic!("it never came to its end");
 }
 
+/// Not on MySQL: there sqlx may wait for ever on a connection whose statement was cut short.
+fn survives_cut_statements<DB: TestDatabase>() -> bool {
+    DB::URL_VARIABLE != Some("OUTBOX_TEST_MYSQL_URL")
+}
+
 async fn a_dropped_flush_loses_nothing<DB: TestDatabase>(db: Fresh<DB>) {
+    if !survives_cut_statements::<DB>() {
+        return;
+    }
     let (writer, recorder) = writer(&db, 9).await;
     for polls in 1..40 {
         let mut tx = writer.begin().await.unwrap();
@@ -298,6 +306,9 @@ async fn a_dropped_flush_loses_nothing<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 async fn a_dropped_begin_leaks_no_connection<DB: TestDatabase>(db: Fresh<DB>) {
+    if !survives_cut_statements::<DB>() {
+        return;
+    }
     let (writer, _) = writer(&db, 0).await;
     for polls in 1..60 {
         poll_times(writer.begin(), polls % 6 + 1).await;
