@@ -9,7 +9,9 @@
     reason = "a test fails by panicking, and documents itself by its name"
 )]
 
+mod broken;
 mod claim;
+mod cut;
 mod dead;
 mod finish;
 mod foreign;

@@ -1,7 +1,6 @@
 //! Writing in a transaction.
 
 use std::sync::Arc;
-use std::task::Poll;
 
 use outbox::{EventEnvelope, EventError};
 use outbox_runtime::Error;
@@ -241,106 +240,6 @@ async fn a_savepoint_takes_its_events_with_it<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(recorder.hot().len(), 3);
 }
 
-async fn a_dropped_commit_says_nothing<DB: TestDatabase>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 9).await;
-    // However far it got: never a hook, never a seat kept, and all or nothing in the table.
-    for polls in 1..40 {
-        let mut tx = writer.begin().await.unwrap();
-        business::<DB>(&mut tx, polls).await.unwrap();
-        tx.write(event("A")).unwrap();
-        recorder.told();
-        let before = recorder.hot().len();
-        let finished = poll_times(tx.commit(), polls).await;
-        if finished {
-            assert_eq!(recorder.told(), ["after_commit A"]);
-            assert_eq!(recorder.hot().len(), before + 1);
-        } else {
-            assert_eq!(recorder.hot().len(), before);
-            assert_eq!(recorder.told(), Vec::<String>::new());
-        }
-        // The next one waits for the last to be over.
-        writer.begin().await.unwrap().rollback().await.unwrap();
-        let difference = "SELECT CAST((SELECT COUNT(*) FROM business) - \
-             (SELECT COUNT(*) FROM outbox_event) AS {wide})";
-        assert_eq!(db.number(difference.replace("{wide}", DB::WIDE)).await, 0);
-        assert_eq!(recorder.free() + recorder.hot().len(), 9);
-        if finished {
-            assert!(polls > 1, "it was never cut short");
-            return;
-        }
-    }
-    panic!("it never came to its end");
-}
-
-/// Not on MySQL: there sqlx may wait for ever on a connection whose statement was cut short.
-fn survives_cut_statements<DB: TestDatabase>() -> bool {
-    DB::URL_VARIABLE != Some("OUTBOX_TEST_MYSQL_URL")
-}
-
-async fn a_dropped_flush_loses_nothing<DB: TestDatabase>(db: Fresh<DB>) {
-    if !survives_cut_statements::<DB>() {
-        return;
-    }
-    let (writer, recorder) = writer(&db, 9).await;
-    for polls in 1..40 {
-        let mut tx = writer.begin().await.unwrap();
-        business::<DB>(&mut tx, polls).await.unwrap();
-        tx.write(event("A")).unwrap();
-        let finished = poll_times(tx.flush(), polls).await;
-        recorder.told();
-        let before = business_rows(&db).await;
-        // It may have been cut between two statements that belong together; then the commit says so.
-        match tx.commit().await {
-            Ok(()) => assert_eq!(business_rows(&db).await, before + 1, "cut after {polls}"),
-            Err(Error::TransactionLost) => assert!(!finished, "cut after {polls}"),
-            Err(error) => panic!("cut after {polls}: {error}"),
-        }
-        let events = (&db, writer.store()).count().await;
-        assert_eq!(events, business_rows(&db).await, "cut after {polls}");
-        if finished {
-            assert!(polls > 1, "it was never cut short");
-            return;
-        }
-    }
-    panic!("it never came to its end");
-}
-
-async fn a_dropped_begin_leaks_no_connection<DB: TestDatabase>(db: Fresh<DB>) {
-    if !survives_cut_statements::<DB>() {
-        return;
-    }
-    let (writer, _) = writer(&db, 0).await;
-    for polls in 1..60 {
-        poll_times(writer.begin(), polls % 6 + 1).await;
-    }
-    let mut all = Vec::new();
-    let connections =
-        if DB::URL_VARIABLE.is_some() { db.pool.options().get_max_connections() } else { 1 };
-    for id in 0..connections {
-        let mut tx = writer.begin().await.unwrap();
-        business::<DB>(&mut tx, i32::try_from(id).unwrap()).await.unwrap();
-        all.push(tx);
-    }
-    for tx in all {
-        tx.commit().await.unwrap();
-    }
-    assert_eq!(business_rows(&db).await, i64::from(connections));
-}
-
-/// Polls a future so many times at most; whether it came to its end.
-async fn poll_times<F: Future<Output: std::fmt::Debug>>(future: F, times: i32) -> bool {
-    let mut future = std::pin::pin!(future);
-    let mut left = times;
-    std::future::poll_fn(|context| {
-        if future.as_mut().poll(context).is_ready() {
-            return Poll::Ready(true);
-        }
-        left -= 1;
-        if left == 0 { Poll::Ready(false) } else { Poll::Pending }
-    })
-    .await
-}
-
 async fn a_closed_pool_is_an_error<DB: TestDatabase>(db: Fresh<DB>) {
     let (writer, _) = writer(&db, 0).await;
     db.pool.close().await;
@@ -359,8 +258,5 @@ on_every_database!(
     a_closure_commits_or_rolls_back,
     a_transaction_moves_between_tasks,
     a_savepoint_takes_its_events_with_it,
-    a_dropped_commit_says_nothing,
-    a_dropped_flush_loses_nothing,
-    a_dropped_begin_leaks_no_connection,
     a_closed_pool_is_an_error,
 );

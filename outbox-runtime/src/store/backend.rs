@@ -36,6 +36,13 @@ pub trait Backend: sealed::Sealed + Database + Sized {
         args: Vec<Arg>,
     ) -> impl Future<Output = sqlx::Result<Vec<Self::Row>>> + Send;
 
+    /// Prepares a statement, if this connection has not prepared it before.
+    #[doc(hidden)]
+    fn prepare(
+        connection: &mut Self::Connection,
+        sql: SqlStr,
+    ) -> impl Future<Output = sqlx::Result<()>> + Send;
+
     /// Runs statements as they are, several at a time.
     #[doc(hidden)]
     fn run(
@@ -107,6 +114,13 @@ macro_rules! backend {
                 args: Vec<$crate::store::batch::Arg>,
             ) -> sqlx::Result<Vec<Self::Row>> {
                 bind(sqlx::query(sql), args).fetch_all(connection).await
+            }
+
+            async fn prepare(
+                connection: &mut Self::Connection,
+                sql: sqlx::SqlStr,
+            ) -> sqlx::Result<()> {
+                sqlx::Executor::prepare(connection, sql).await.map(drop)
             }
 
             async fn run(connection: &mut Self::Connection, sql: sqlx::SqlStr) -> sqlx::Result<()> {

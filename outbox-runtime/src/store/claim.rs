@@ -1,13 +1,13 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sqlx::SqlStr;
+use sqlx::{Connection, SqlStr};
 
 use super::batch::{Arg, Batch, Cell};
 use super::dialect::{Dialect, Locking};
 use super::row::{self, micros, span};
 use super::statements::{self, Statements};
-use super::{Backend, Claimed, Store, Undecodable, retrying};
+use super::{Backend, Claimed, Store, Undecodable, lending, retrying};
 use crate::Error;
 
 const DOING: &str = "claiming events";
@@ -179,8 +179,7 @@ impl<DB: Backend> Store<DB> {
         request: &ClaimRequest<'_>,
     ) -> sqlx::Result<Vec<(i64, Result<Claimed, Undecodable>)>> {
         let args = self.claim_args(limit, request);
-        let mut connection = self.pool.acquire().await?;
-        let rows = DB::fetch(&mut connection, sql.clone(), args).await?;
+        let rows = self.rows_once(sql.clone(), args).await?;
         Ok(rows.iter().map(|row| (due_at::<DB>(row), row::read::<DB>(row))).collect())
     }
 
@@ -190,8 +189,18 @@ impl<DB: Backend> Store<DB> {
         limit: usize,
         request: &ClaimRequest<'_>,
     ) -> sqlx::Result<Vec<(i64, Result<Claimed, Undecodable>)>> {
+        lending!(self, connection => self.lock_then_claim_on(connection, sql, limit, request).await)
+    }
+
+    async fn lock_then_claim_on(
+        &self,
+        connection: &mut DB::Connection,
+        sql: &SqlStr,
+        limit: usize,
+        request: &ClaimRequest<'_>,
+    ) -> sqlx::Result<Vec<(i64, Result<Claimed, Undecodable>)>> {
         let args = self.claim_args(limit, request);
-        let mut work = self.begin().await?;
+        let mut work = connection.begin_with(self.sql.begin_work.clone()).await?;
         let rows = DB::fetch(&mut work, sql.clone(), args).await?;
         let mut claimed: Vec<_> =
             rows.iter().map(|row| (due_at::<DB>(row), row::read::<DB>(row))).collect();
@@ -248,9 +257,7 @@ impl<DB: Backend> Store<DB> {
     }
 
     async fn renew_at_once(&self, lease: Lease<'_>, held: &[(i64, i64)]) -> sqlx::Result<Vec<i64>> {
-        let mut connection = self.pool.acquire().await?;
-        let args = self.renewal(lease, held);
-        let rows = DB::fetch(&mut connection, self.sql.renew.clone(), args).await?;
+        let rows = self.rows_once(self.sql.renew.clone(), self.renewal(lease, held)).await?;
         Ok(sequences::<DB>(&rows))
     }
 
@@ -259,7 +266,16 @@ impl<DB: Backend> Store<DB> {
         lease: Lease<'_>,
         held: &[(i64, i64)],
     ) -> sqlx::Result<Vec<i64>> {
-        let mut work = self.begin().await?;
+        lending!(self, connection => self.lock_then_renew_on(connection, lease, held).await)
+    }
+
+    async fn lock_then_renew_on(
+        &self,
+        connection: &mut DB::Connection,
+        lease: Lease<'_>,
+        held: &[(i64, i64)],
+    ) -> sqlx::Result<Vec<i64>> {
+        let mut work = connection.begin_with(self.sql.begin_work.clone()).await?;
         let args = self.renewal(lease, held);
         let rows = DB::fetch(&mut work, self.sql.renew.clone(), args).await?;
         let renewed = sequences::<DB>(&rows);

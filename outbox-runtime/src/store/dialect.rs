@@ -11,6 +11,10 @@ use super::Table;
 pub struct Dialect {
     pub(super) name: &'static str,
     pub(super) quote: char,
+    /// Whether there is a server at the other end of a connection.
+    pub(super) remote: bool,
+    /// Whether the driver loses its way if a statement is cut short while it is being prepared.
+    pub(super) fragile_prepare: bool,
     /// `$1` as it stands, or `?`.
     pub(super) numbered: bool,
     /// A batch is one array for each column, or one JSON text.

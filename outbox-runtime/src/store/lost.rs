@@ -7,6 +7,7 @@
 
 use sqlx::{SqlSafeStr, Transaction};
 use sqlx_core::transaction::TransactionManager;
+use tokio::runtime::Handle;
 
 use super::gate::Pass;
 use super::{Backend, Store};
@@ -16,8 +17,24 @@ impl<DB: Backend> Store<DB> {
     /// Begins a transaction of the user's.
     pub(crate) async fn begin_tx(&self) -> Result<(Pass, Transaction<'static, DB>), Error> {
         let pass = self.gate.pass().await;
-        let begun = self.pool.begin_with(self.sql.begin.clone()).await;
+        let begun = if DB::DIALECT.fragile_prepare {
+            let store = self.clone();
+            // In a task of its own, so that it comes to its end even if the caller gives up.
+            let task = Handle::current().spawn(async move { store.begin_prepared().await });
+            task.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
+        } else {
+            self.pool.begin_with(self.sql.begin.clone()).await
+        };
         Ok((pass, begun.map_err(Error::database("beginning a transaction"))?))
+    }
+
+    /// With the statements of `flush` and `commit` prepared, so that those can be cut short.
+    async fn begin_prepared(&self) -> sqlx::Result<Transaction<'static, DB>> {
+        let mut tx = self.pool.begin_with(self.sql.begin.clone()).await?;
+        for statement in [&self.sql.insert, &self.sql.existing] {
+            DB::prepare(&mut tx, statement.clone()).await?;
+        }
+        Ok(tx)
     }
 
     /// Fails if the transaction is lost. The last thing before the insert and the commit.

@@ -19,6 +19,7 @@ mod dialect;
 mod finish;
 mod gate;
 mod insert;
+mod lend;
 mod lost;
 mod purge;
 mod row;
@@ -46,13 +47,14 @@ pub use table::{DEFAULT_TABLE, Table, TableError};
 
 use std::sync::Arc;
 
-use sqlx::{Pool, SqlStr, Transaction};
+use sqlx::{Pool, SqlStr};
 
 use crate::Error;
 use batch::Arg;
 use contention::retrying;
 use gate::Gate;
 pub(crate) use gate::Pass;
+use lend::lending;
 use statements::Statements;
 
 /// One outbox's table on one database.
@@ -93,11 +95,6 @@ impl<DB: Backend> Store<DB> {
         &self.pool
     }
 
-    /// Begins a transaction of our own.
-    async fn begin(&self) -> sqlx::Result<Transaction<'static, DB>> {
-        self.pool.begin_with(self.sql.begin_work.clone()).await
-    }
-
     /// Runs a statement that changes something, and tries again while others are in the way.
     async fn change(
         &self,
@@ -110,8 +107,8 @@ impl<DB: Backend> Store<DB> {
     }
 
     async fn change_once(&self, sql: &SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {
-        let mut connection = self.pool.acquire().await?;
-        Ok(DB::execute(&mut connection, sql.clone(), args).await?.rows)
+        lending!(self, connection => DB::execute(connection, sql.clone(), args).await)
+            .map(|done| done.rows)
     }
 
     /// Runs a statement that only reads.
@@ -121,8 +118,11 @@ impl<DB: Backend> Store<DB> {
         sql: SqlStr,
         args: Vec<Arg>,
     ) -> Result<Vec<DB::Row>, Error> {
-        let mut connection = self.pool.acquire().await.map_err(Error::database(doing))?;
-        DB::fetch(&mut connection, sql, args).await.map_err(Error::database(doing))
+        self.rows_once(sql, args).await.map_err(Error::database(doing))
+    }
+
+    async fn rows_once(&self, sql: SqlStr, args: Vec<Arg>) -> sqlx::Result<Vec<DB::Row>> {
+        lending!(self, connection => DB::fetch(connection, sql, args).await)
     }
 
     /// The number in the first column of the first row.

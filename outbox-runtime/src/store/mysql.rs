@@ -24,6 +24,8 @@ backend! {
 pub(super) const DIALECT: Dialect = Dialect {
     name: "MySQL",
     quote: '`',
+    remote: true,
+    fragile_prepare: true,
     numbered: false,
     arrays: false,
     now: "UTC_TIMESTAMP(6)",

@@ -16,6 +16,8 @@ backend! {
 pub(super) const DIALECT: Dialect = Dialect {
     name: "PostgreSQL",
     quote: '"',
+    remote: true,
+    fragile_prepare: false,
     numbered: true,
     arrays: true,
     now: "statement_timestamp()",

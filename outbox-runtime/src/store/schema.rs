@@ -145,7 +145,7 @@ pub async fn migrate<DB: Backend>(pool: &Pool<DB>, table: &Table) -> Result<(), 
     }
     if migrations.transactional {
         drop(connection);
-        let mut work = store.begin().await.map_err(failed())?;
+        let mut work = pool.begin_with(store.sql.begin_work.clone()).await.map_err(failed())?;
         if !migrations.lock.is_empty() {
             DB::run(&mut work, sql(migrations.lock)).await.map_err(failed())?;
         }

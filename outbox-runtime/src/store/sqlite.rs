@@ -15,6 +15,8 @@ backend! {
 pub(super) const DIALECT: Dialect = Dialect {
     name: "SQLite",
     quote: '"',
+    remote: false,
+    fragile_prepare: false,
     numbered: false,
     arrays: false,
     now: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",

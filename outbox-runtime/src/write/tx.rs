@@ -94,9 +94,6 @@ impl<DB: Backend> Tx<DB> {
 
     /// Inserts the buffered events now instead of at the commit, and gives what became of each.
     ///
-    /// Let it come to its end: on MySQL the driver may not recover from a statement that was cut
-    /// short, and the transaction would have to be given up.
-    ///
     /// # Errors
     /// If the database fails, or has ended the transaction already.
     pub async fn flush(&mut self) -> Result<Vec<Written>, Error> {
