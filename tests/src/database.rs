@@ -167,6 +167,11 @@ impl<DB: TestDatabase> Fresh<DB> {
         Some(Self { pool, name })
     }
 
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The store of a migrated table.
     pub async fn store(&self) -> Store<DB> {
         self.store_of(&Table::default()).await

@@ -1,9 +1,13 @@
 //! Making the table.
 
 use std::error::Error as _;
+use std::time::Duration;
 
+use outbox::Status;
 use outbox_runtime::Error;
-use outbox_runtime::store::{SchemaError, Store, Table, migrate, migration_sql};
+use outbox_runtime::store::{
+    Completion, Finish, Finished, SchemaError, Store, Subscription, Table, migrate, migration_sql,
+};
 use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
 
 use super::claim;
@@ -46,6 +50,30 @@ async fn every_module_has_a_table_of_its_own<DB: TestDatabase>(db: Fresh<DB>) {
         assert_eq!(claim::all(&store, "a").await.rows.len(), 1, "{name}");
     }
     assert_eq!(db.number("SELECT COUNT(*) FROM outbox_schema").await, 4);
+}
+
+async fn a_table_may_be_in_another_schema<DB: TestDatabase>(db: Fresh<DB>) {
+    // SQLite calls its own file `main`.
+    let schema = match DB::URL_VARIABLE {
+        Some(_) => format!("{}_other", db.name()),
+        None => "main".to_owned(),
+    };
+    if DB::URL_VARIABLE.is_some() {
+        db.run(format!("CREATE SCHEMA {schema}")).await;
+    }
+    let store = db.store_of(&Table::new(&format!("{schema}.events")).unwrap()).await;
+    store.verify().await.unwrap();
+    let rows = (&db, &store);
+    let inserted = rows.insert_due(&[event("A"), event("B")]).await;
+    let claimed = claim::all(&store, "a").await.rows;
+    assert_eq!(claimed.len(), 2);
+    let done =
+        Finish { sequence: claimed[0].sequence, token: claimed[0].token, result: Finished::Done };
+    assert!(store.finish("a", &[done], Completion::Keep).await.unwrap().is_empty());
+    assert_eq!(rows.row(inserted[0].sequence).await.status, Status::Done);
+    assert_eq!(store.stats(&Subscription::ALL).await.unwrap().pending, 1);
+    rows.age(Duration::from_secs(10)).await;
+    assert_eq!(store.purge_done(Duration::from_secs(5), 500).await.unwrap(), 1);
 }
 
 async fn the_printed_sql_makes_the_same_table<DB: TestDatabase>(db: Fresh<DB>) {
@@ -95,6 +123,7 @@ on_every_database!(
     migrating_twice_is_harmless,
     many_processes_start_at_once,
     every_module_has_a_table_of_its_own,
+    a_table_may_be_in_another_schema,
     the_printed_sql_makes_the_same_table,
     a_missing_table_is_answered_with_the_sql,
     a_wrong_table_is_refused,

@@ -2,7 +2,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::install::install;
-use super::server::{Server, find, free_port, is_root, new_folder, prepare, search_path};
+use super::server::{
+    Server, bound_to_us, find, free_port, is_root, new_folder, prepare, search_path,
+};
 use crate::Result;
 
 pub(super) fn start() -> Result<Server> {
@@ -15,7 +17,7 @@ pub(super) fn start() -> Result<Server> {
     let folder = new_folder("mariadb")?;
     let port = free_port()?.to_string();
     let mut prepared = Command::new(install_db);
-    let mut server = Command::new(server);
+    let mut server = bound_to_us(server);
     for command in [&mut prepared, &mut server] {
         command.current_dir(&folder).arg("--no-defaults");
         command.arg(format!("--datadir={}", folder.join("data").display()));

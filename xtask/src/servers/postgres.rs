@@ -2,10 +2,11 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Command;
 
 use super::install::install;
-use super::server::{Server, account, find, free_port, is_root, new_folder, prepare, search_path};
+use super::server::{
+    Server, account, bound_to_us, find, free_port, is_root, new_folder, prepare, search_path,
+};
 use crate::Result;
 
 pub(super) fn start() -> Result<Server> {
@@ -25,7 +26,7 @@ pub(super) fn start() -> Result<Server> {
         chown(&folder, Some(uid), Some(gid))?;
     }
     let program = |name: &str| {
-        let mut command = Command::new(programs.join(name));
+        let mut command = bound_to_us(programs.join(name));
         if let Some((uid, gid)) = user {
             command.uid(uid).gid(gid);
         }

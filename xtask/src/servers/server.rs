@@ -57,6 +57,15 @@ impl Drop for Server {
     }
 }
 
+/// A program that the system ends when this process ends, however that happens.
+pub(super) fn bound_to_us(program: PathBuf) -> Command {
+    let setpriv = find(search_path().iter().map(|folder| folder.join("setpriv")));
+    let Some(setpriv) = setpriv else { return Command::new(program) };
+    let mut command = Command::new(setpriv);
+    command.args(["--pdeathsig", "KILL"]).arg(program);
+    command
+}
+
 /// A new folder that any user can reach: servers refuse to run as root, so they may run as another
 /// user than this process.
 pub(super) fn new_folder(name: &str) -> Result<PathBuf> {
