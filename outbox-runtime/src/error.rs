@@ -1,6 +1,9 @@
+use std::time::Duration;
+
 use thiserror::Error as ThisError;
 
 use crate::event::EventError;
+use crate::run::StartError;
 use crate::store::{SchemaError, TableError};
 
 /// What can go wrong while an outbox is used.
@@ -28,6 +31,27 @@ pub enum Error {
     /// failure was passed over. Everything in the transaction is rolled back; no event was written.
     #[error("the transaction was lost before the commit: an earlier statement had ended it")]
     TransactionLost,
+
+    /// The outbox could not be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+
+    /// The outbox has been shut down.
+    #[error("the outbox has been shut down")]
+    Closed,
+
+    /// This process only writes; there is nothing that could deliver.
+    #[error("this outbox only writes: its mode is `WriterOnly`")]
+    WriterOnly,
+
+    /// The database did not answer in time.
+    #[error("the database did not answer within {after:?} while {doing}")]
+    TimedOut {
+        /// What was being done.
+        doing: &'static str,
+        /// How long it had.
+        after: Duration,
+    },
 
     /// The database failed.
     #[error("the database failed while {doing}")]

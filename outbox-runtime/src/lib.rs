@@ -3,7 +3,9 @@
 //!
 //! # Layout
 //! The modules follow the way of an event: [`event`] is what is said, [`listener`] is who hears it,
-//! [`mod@write`] puts it into a transaction, [`store`] is the only SQL.
+//! [`mod@write`] puts it into a transaction, [`store`] is the only SQL. `hand` is what this node has
+//! claimed, `dispatch` brings it to the listeners and records what became of it, `poll` brings in more.
+//! `run` puts it all together.
 
 pub mod event;
 
@@ -11,12 +13,46 @@ pub mod listener;
 
 pub mod write;
 
+mod hand;
+
+mod dispatch;
+
+mod poll;
+
 pub mod store;
 
+mod retry;
+
+mod metrics;
+
+mod run;
+
+mod caught;
 mod clock;
 mod error;
 
+pub use dispatch::EventInterceptor;
 pub use error::Error;
+pub use metrics::{DispatchResult, MetricsExporter, Way};
+pub use poll::{ClaimedEvent, PollerHandler};
+pub use retry::{Backoff, RetryPolicy};
+pub use run::{
+    Builder, Config, ConfigFault, DispatcherConfig, EnvError, Mode, Outbox, PollerConfig,
+    PurgeConfig, RetryConfig, StartError, StartFault, Unroutable,
+};
+
+/// Starts an outbox with every default.
+///
+/// # Errors
+/// [`Error::Start`] with everything that is wrong, all at once.
+pub async fn start<DB: store::Backend>(pool: sqlx::Pool<DB>) -> Result<Outbox<DB>, Error> {
+    builder(pool).start().await
+}
+
+/// Describes an outbox: `builder(pool).workers(16).state(mailer).start()`.
+pub fn builder<DB: store::Backend>(pool: sqlx::Pool<DB>) -> Builder<DB> {
+    Builder::new(pool)
+}
 
 #[doc(hidden)]
 pub mod private;

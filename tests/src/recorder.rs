@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use outbox::EventEnvelope;
 use outbox_runtime::store::Lease;
-use outbox_runtime::write::{Hot, Seat, Seats, WriterHook};
+use outbox_runtime::write::{Hot, Left, Seat, Seats, WriterHook};
 
 /// Stands where the runtime will: gives a number of seats and remembers what was committed. As a hook
 /// it remembers what it was told.
@@ -59,7 +59,7 @@ impl Recorder {
 }
 
 impl Seats for Recorder {
-    fn reserve(&self, event: &EventEnvelope) -> Option<Seat> {
+    fn reserve(&self, event: &EventEnvelope, _: usize) -> Option<Seat> {
         let mut free = self.free.lock().unwrap();
         if *free == 0 || event.delay().is_some() {
             return None;
@@ -72,8 +72,8 @@ impl Seats for Recorder {
         Lease { owner: "recorder", length: Duration::from_secs(30) }
     }
 
-    fn committed(&self, hot: Vec<Hot>, due: usize) {
-        *self.due.lock().unwrap() += due;
+    fn committed(&self, hot: Vec<Hot>, left: Left) {
+        *self.due.lock().unwrap() += left.due + left.delayed;
         self.hot.lock().unwrap().extend(hot);
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use outbox::{EventEnvelope, Status};
 use outbox_runtime::store::{
-    ClaimRequest, Claims, Completion, Finish, Finished, Lease, NewRow, Seated, Store, Subscription,
-    Table,
+    ClaimRequest, Claims, Completion, Finish, Finished, Lease, NewRow, Quota, Seated, Store,
+    Subscription, Table,
 };
 use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_database};
 
@@ -14,11 +14,16 @@ pub(crate) fn request<'a>(owner: &'a str, subscription: &'a Subscription) -> Cla
     ClaimRequest {
         lease: lease(owner),
         subscription,
-        fresh: 1_000,
-        retried: 1_000,
-        floor: None,
+        fresh: quota(1_000),
+        retried: quota(1_000),
+        bytes: usize::MAX,
         skip_recent: Duration::ZERO,
     }
+}
+
+/// So many rows, from the beginning on.
+pub(crate) fn quota(rows: usize) -> Quota {
+    Quota { rows, floor: None }
 }
 
 /// Claims everything that is due.
@@ -80,12 +85,14 @@ async fn fresh_and_retried_have_their_own_limits<DB: TestDatabase>(db: Fresh<DB>
         .collect();
     store.finish("a", &failed, Completion::Keep).await.unwrap();
     rows.insert_due(&[event("Fresh"), event("Fresh"), event("Fresh")]).await;
-    let asked = ClaimRequest { fresh: 2, retried: 5, ..request("b", &Subscription::ALL) };
+    let asked =
+        ClaimRequest { fresh: quota(2), retried: quota(5), ..request("b", &Subscription::ALL) };
     let claimed = store.claim(asked).await.unwrap();
     let of = |status| claimed.rows.iter().filter(|row| row.status == status).count();
     assert_eq!((of(Status::New), of(Status::Retry)), (2, 5));
     assert!(claimed.fresh_until.is_some() && claimed.retried_until.is_some(), "both were full");
-    let asked = ClaimRequest { fresh: 5, retried: 0, ..request("b", &Subscription::ALL) };
+    let asked =
+        ClaimRequest { fresh: quota(5), retried: quota(0), ..request("b", &Subscription::ALL) };
     let claimed = store.claim(asked).await.unwrap();
     assert_eq!((claimed.rows.len(), claimed.fresh_until), (1, None));
 }
@@ -120,7 +127,8 @@ async fn nothing_below_the_floor_is_looked_at<DB: TestDatabase>(db: Fresh<DB>) {
     rows.age(Duration::from_secs(60)).await;
     let new = rows.insert_due(&[event("New")]).await;
     let floor = store.now().await.unwrap() - Duration::from_secs(10);
-    let asked = ClaimRequest { floor: Some(floor), ..request("a", &Subscription::ALL) };
+    let from = Quota { rows: 1_000, floor: Some(floor) };
+    let asked = ClaimRequest { fresh: from, retried: from, ..request("a", &Subscription::ALL) };
     assert_eq!(sequences(&store.claim(asked).await.unwrap()), [new[0].sequence]);
     assert_eq!(all(&store, "a").await.rows.len(), 1, "a sweep finds the rest");
 }
@@ -149,11 +157,11 @@ async fn a_full_batch_tells_how_far_it_came<DB: TestDatabase>(db: Fresh<DB>) {
     let rows = (&db, &store);
     let before = store.now().await.unwrap() - Duration::from_secs(1);
     rows.insert_due(&[event("A"), event("B"), event("C")]).await;
-    let asked = ClaimRequest { fresh: 2, ..request("a", &Subscription::ALL) };
+    let asked = ClaimRequest { fresh: quota(2), ..request("a", &Subscription::ALL) };
     let claimed = store.claim(asked).await.unwrap();
     let until = claimed.fresh_until.expect("it was full");
     assert!(until > before && until <= store.now().await.unwrap());
-    let asked = ClaimRequest { floor: Some(until), ..asked };
+    let asked = ClaimRequest { fresh: Quota { rows: 2, floor: Some(until) }, ..asked };
     assert_eq!(store.claim(asked).await.unwrap().rows.len(), 1, "the next begins there");
 }
 

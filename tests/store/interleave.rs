@@ -24,7 +24,7 @@ async fn claim_meets_claim<DB: TestDatabase>(db: Fresh<DB>) {
                 let mut taken = Vec::new();
                 loop {
                     let asked = outbox_runtime::store::ClaimRequest {
-                        fresh: 20,
+                        fresh: claim::quota(20),
                         ..request(&owner, &known)
                     };
                     let claims = store.claim(asked).await.unwrap();

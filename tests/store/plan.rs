@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use outbox_runtime::store::{ClaimRequest, Completion, Finish, Finished, Store, Subscription};
+use outbox_runtime::store::{
+    ClaimRequest, Completion, Finish, Finished, Quota, Store, Subscription,
+};
 use outbox_tests::{Fresh, Rows, TestDatabase, lease, on_every_database};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
-use super::claim::request;
+use super::claim::{quota, request};
 use super::finish::of;
 
 /// The long run has tables as large as they get; the short one is large enough for the planner.
@@ -40,15 +42,20 @@ async fn every_bounded_statement_uses_its_index<DB: TestDatabase>(db: Fresh<DB>)
         let rows = DB::fetch(&mut connection, explain, args).await.unwrap();
         let text = |row| DB::text(row, DB::PLAN_COLUMN).unwrap().unwrap_or_default();
         let plan: Vec<String> = rows.iter().map(text).collect();
-        let plan = plan.join("\n") + "\n";
+        let whole = plan.join("\n") + "\n";
         // A table that the statement makes for itself may be read as a whole.
         let is_own = |part: &&str| part.starts_with('<');
-        let plan = plan.split("\"table_name\": \"").filter(|part| !is_own(part));
+        let plan = whole.split("\"table_name\": \"").filter(|part| !is_own(part));
         let plan = plan.collect::<Vec<_>>().join("\"table_name\": \"");
         for costly in DB::COSTLY {
             assert!(!plan.contains(costly), "{name} has {costly}:\n{plan}\n{}", sql.as_str());
         }
-        assert!(plan.contains("outbox_event_"), "{name} uses no index of ours:\n{plan}");
+        // MySQL answers a minimum from the index alone, and does not even name it.
+        let answered = whole.contains("optimized away");
+        assert!(
+            plan.contains("outbox_event_") || answered,
+            "{name} uses no index of ours:\n{whole}"
+        );
     }
 }
 
@@ -70,7 +77,11 @@ async fn claim_cost<DB: TestDatabase>(store: &Store<DB>, known: &Subscription) -
     let mut times = Vec::new();
     let mut floor = None;
     for _ in 0..CLAIMS {
-        let asked = ClaimRequest { fresh: 50, retried: 0, floor, ..request("a", known) };
+        let asked = ClaimRequest {
+            fresh: Quota { rows: 50, floor },
+            retried: quota(0),
+            ..request("a", known)
+        };
         let start = Instant::now();
         let claims = store.claim(asked).await.unwrap();
         times.push(start.elapsed());
@@ -98,7 +109,7 @@ async fn a_claim_costs_the_same_whatever_waits<DB: TestDatabase>(db: Fresh<DB>) 
 
     // In flight: claimed by another node.
     let asked = ClaimRequest {
-        fresh: usize::try_from(crowd).unwrap(),
+        fresh: quota(usize::try_from(crowd).unwrap()),
         lease: outbox_runtime::store::Lease {
             length: Duration::from_secs(3_600),
             ..lease("other")

@@ -31,6 +31,16 @@ impl Listeners {
         self.routes.find(aggregate, event).map(|index| &self.listeners[index])
     }
 
+    /// The number of the listener for an event.
+    pub(crate) fn position(&self, aggregate: &str, event: &str) -> Option<usize> {
+        self.routes.find(aggregate, event)
+    }
+
+    /// The listener of a number.
+    pub(crate) fn get(&self, position: usize) -> Option<&Listener> {
+        self.listeners.get(position)
+    }
+
     /// Every listener.
     pub fn iter(&self) -> impl Iterator<Item = &Listener> {
         self.listeners.iter()

@@ -1,4 +1,5 @@
 use std::future::Future;
+use std::time::Duration;
 
 use sqlx::{Database, Pool, SqlStr};
 
@@ -36,6 +37,15 @@ pub trait Backend: sealed::Sealed + Database + Sized {
         args: Vec<Arg>,
     ) -> impl Future<Output = sqlx::Result<Vec<Self::Row>>> + Send;
 
+    /// Runs a prepared statement, and shows its rows one by one.
+    #[doc(hidden)]
+    fn fetch_each(
+        connection: &mut Self::Connection,
+        sql: SqlStr,
+        args: Vec<Arg>,
+        each: &mut (dyn FnMut(&Self::Row) + Send),
+    ) -> impl Future<Output = sqlx::Result<()>> + Send;
+
     /// Prepares a statement, if this connection has not prepared it before.
     #[doc(hidden)]
     fn prepare(
@@ -67,7 +77,22 @@ pub trait Backend: sealed::Sealed + Database + Sized {
     /// What in-process writers of the same file share; `None` where the server orders its writers.
     #[doc(hidden)]
     fn file(pool: &Pool<Self>) -> Option<std::path::PathBuf>;
+
+    /// Options for connections of our own, on which no statement takes longer than `patience`.
+    #[doc(hidden)]
+    fn private(options: Options<Self>, patience: Duration) -> Options<Self>;
+
+    /// Tells whenever somebody calls on a channel, or may have called; until the connection fails.
+    #[doc(hidden)]
+    fn listen(
+        pool: &Pool<Self>,
+        channel: &str,
+        heard: &(dyn Fn() + Send + Sync),
+    ) -> impl Future<Output = sqlx::Result<()>> + Send;
 }
+
+/// How to connect.
+pub(crate) type Options<DB> = <<DB as Database>::Connection as sqlx::Connection>::Options;
 
 /// What a statement did.
 #[derive(Debug, Clone, Copy)]
@@ -91,7 +116,9 @@ macro_rules! backend {
         done: |$result:ident| $last:expr,
         contention: |$error:ident| $contention:expr,
         aborted: |$abort:ident| $aborted:expr,
-        file: |$pool:ident| $file:expr $(,)?
+        file: |$pool:ident| $file:expr,
+        private: |$options:ident, $patience:ident| $private:expr,
+        listen: |$listen_pool:ident, $channel:ident, $heard:ident| $listen:expr $(,)?
     ) => {
         impl $crate::store::backend::sealed::Sealed for sqlx::$database {}
 
@@ -114,6 +141,23 @@ macro_rules! backend {
                 args: Vec<$crate::store::batch::Arg>,
             ) -> sqlx::Result<Vec<Self::Row>> {
                 bind(sqlx::query(sql), args).fetch_all(connection).await
+            }
+
+            async fn fetch_each(
+                connection: &mut Self::Connection,
+                sql: sqlx::SqlStr,
+                args: Vec<$crate::store::batch::Arg>,
+                each: &mut (dyn FnMut(&Self::Row) + Send),
+            ) -> sqlx::Result<()> {
+                let mut rows = bind(sqlx::query(sql), args).fetch(connection);
+                while let Some(row) = std::future::poll_fn(|context| {
+                    futures_core::Stream::poll_next(rows.as_mut(), context)
+                })
+                .await
+                {
+                    each(&row?);
+                }
+                Ok(())
             }
 
             async fn prepare(
@@ -145,6 +189,21 @@ macro_rules! backend {
 
             fn file($pool: &sqlx::Pool<Self>) -> Option<std::path::PathBuf> {
                 $file
+            }
+
+            fn private(
+                $options: $crate::store::backend::Options<Self>,
+                $patience: std::time::Duration,
+            ) -> $crate::store::backend::Options<Self> {
+                $private
+            }
+
+            async fn listen(
+                $listen_pool: &sqlx::Pool<Self>,
+                $channel: &str,
+                $heard: &(dyn Fn() + Send + Sync),
+            ) -> sqlx::Result<()> {
+                $listen
             }
         }
 

@@ -62,14 +62,23 @@ pub struct ClaimRequest<'a> {
     pub lease: Lease<'a>,
     /// Which events.
     pub subscription: &'a Subscription,
-    /// At most so many that were never tried.
-    pub fresh: usize,
-    /// At most so many that were.
-    pub retried: usize,
-    /// Where to begin: rows that were due earlier are not looked at.
-    pub floor: Option<SystemTime>,
+    /// How many that were never tried.
+    pub fresh: Quota,
+    /// How many that were.
+    pub retried: Quota,
+    /// How many bytes of payload. One row is taken even if it has more.
+    pub bytes: usize,
     /// Rows younger than this are left alone.
     pub skip_recent: Duration,
+}
+
+/// How many rows to claim, and from where on.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Quota {
+    /// At most so many.
+    pub rows: usize,
+    /// Rows that were due earlier are not looked at.
+    pub floor: Option<SystemTime>,
 }
 
 /// What was claimed, in the order of due time and sequence.
@@ -79,10 +88,54 @@ pub struct Claims {
     pub rows: Vec<Claimed>,
     /// Rows that cannot be read, to be marked dead.
     pub undecodable: Vec<Undecodable>,
+    /// Row and token of those that were claimed and exceed the bytes, to be given back.
+    pub excess: Vec<(i64, i64)>,
     /// When the last of the fresh ones was due, if there were as many as asked for.
     pub fresh_until: Option<SystemTime>,
     /// When the last of the retried ones was due, if there were as many as asked for.
     pub retried_until: Option<SystemTime>,
+}
+
+/// Rows as they come from the server. Those that exceed the bytes are let go at once, so that a
+/// batch of large payloads is never in memory as a whole.
+struct Catch {
+    bytes: usize,
+    used: usize,
+    rows: Vec<Caught>,
+    excess: Vec<(i64, i64)>,
+}
+
+struct Caught {
+    due_at: i64,
+    taken_over: bool,
+    row: Result<Claimed, Undecodable>,
+}
+
+impl Caught {
+    /// Row and token.
+    fn key(&self) -> (i64, i64) {
+        match &self.row {
+            Ok(row) => (row.sequence, row.token),
+            Err(row) => (row.sequence, row.token),
+        }
+    }
+}
+
+impl Catch {
+    fn add<DB: Backend>(&mut self, row: &DB::Row) {
+        let caught = Caught {
+            due_at: due_at::<DB>(row),
+            taken_over: was_locked::<DB>(row),
+            row: row::read::<DB>(row),
+        };
+        let size = caught.row.as_ref().map_or(0, |row| row.envelope.payload().len());
+        if self.used + size > self.bytes && !self.rows.is_empty() {
+            self.excess.push(caught.key());
+        } else {
+            self.used += size;
+            self.rows.push(caught);
+        }
+    }
 }
 
 impl<DB: Backend> Store<DB> {
@@ -108,65 +161,75 @@ impl<DB: Backend> Store<DB> {
     /// # Errors
     /// If the database fails; nothing is claimed then.
     pub async fn claim(&self, request: ClaimRequest<'_>) -> Result<Claims, Error> {
-        let claims = request.subscription.claims(&self.sql);
-        let mut claimed = Claims::default();
-        claimed.fresh_until =
-            self.claim_status(&claims.fresh, request.fresh, &request, &mut claimed).await?;
-        claimed.retried_until =
-            self.claim_status(&claims.retried, request.retried, &request, &mut claimed).await?;
-        Ok(claimed)
+        let sql = request.subscription.claims(&self.sql);
+        let mut claims = Claims::default();
+        let mut left = request.bytes;
+        claims.fresh_until =
+            self.claim_status(&sql.fresh, request.fresh, &request, &mut left, &mut claims).await?;
+        if left > 0 || claims.rows.is_empty() {
+            claims.retried_until = self
+                .claim_status(&sql.retried, request.retried, &request, &mut left, &mut claims)
+                .await?;
+        }
+        Ok(claims)
     }
 
     async fn claim_status(
         &self,
         sql: &SqlStr,
-        limit: usize,
+        quota: Quota,
         request: &ClaimRequest<'_>,
-        claimed: &mut Claims,
+        left: &mut usize,
+        claims: &mut Claims,
     ) -> Result<Option<SystemTime>, Error> {
-        if limit == 0 {
+        if quota.rows == 0 {
             return Ok(None);
         }
+        let bytes = *left;
         let _pass = self.gate.pass().await;
-        let mut due = match DB::DIALECT.claim {
+        let mut catch = match DB::DIALECT.claim {
             Locking::AtOnce(_) => {
-                retrying!(DB, DOING, self.claim_at_once(sql, limit, request).await)
+                retrying!(DB, DOING, self.claim_at_once(sql, quota, request, bytes).await)
             }
             Locking::LockThenUpdate { .. } => {
-                retrying!(DB, DOING, self.lock_then_claim(sql, limit, request).await)
+                retrying!(DB, DOING, self.lock_then_claim(sql, quota, request, bytes).await)
             }
         }?;
+        *left = left.saturating_sub(catch.used);
+        if !catch.excess.is_empty() {
+            *left = 0;
+        }
         // RETURNING gives no order.
-        due.sort_by_key(|(due_at, row)| {
-            let sequence = match row {
-                Ok(row) => row.sequence,
-                Err(row) => row.sequence,
-            };
-            (*due_at, sequence)
-        });
-        let until = (due.len() >= limit).then(|| due.last()).flatten();
-        let until = until.and_then(|(due_at, _)| row::time(*due_at));
-        for (_, row) in due {
-            match row {
-                Ok(row) => claimed.rows.push(row),
-                Err(row) => claimed.undecodable.push(row),
+        catch.rows.sort_by_key(|caught| (caught.due_at, caught.key().0));
+        let full = catch.rows.len() >= quota.rows || !catch.excess.is_empty();
+        let until = full.then(|| catch.rows.last()).flatten();
+        let until = until.and_then(|caught| row::time(caught.due_at));
+        // Of the dialects that read first, the excess was never claimed.
+        if matches!(DB::DIALECT.claim, Locking::AtOnce(_)) {
+            claims.excess.append(&mut catch.excess);
+        }
+        for caught in catch.rows {
+            match caught.row {
+                Ok(row) => claims.rows.push(row),
+                Err(row) => claims.undecodable.push(row),
             }
         }
         Ok(until)
     }
 
-    pub(super) fn claim_args(&self, limit: usize, request: &ClaimRequest<'_>) -> Vec<Arg> {
-        let mut args = bounds(request);
+    pub(super) fn claim_args(&self, quota: Quota, request: &ClaimRequest<'_>) -> Vec<Arg> {
+        let mut args = bounds(quota, request);
         let pairs = request.subscription.args(DB::DIALECT);
         match DB::DIALECT.claim {
             Locking::AtOnce(_) => {
                 let lease = &request.lease;
-                args.extend([count(limit).into(), span(lease.length).into(), lease.owner.into()]);
+                let rows = count(quota.rows).into();
+                args.extend([rows, span(lease.length).into(), lease.owner.into()]);
                 args.extend(pairs);
             }
             Locking::LockThenUpdate { .. } => {
                 args.extend(pairs);
-                args.push(count(limit).into());
+                args.push(count(quota.rows).into());
             }
         }
         args
@@ -175,142 +238,82 @@ impl<DB: Backend> Store<DB> {
     async fn claim_at_once(
         &self,
         sql: &SqlStr,
-        limit: usize,
+        quota: Quota,
         request: &ClaimRequest<'_>,
-    ) -> sqlx::Result<Vec<(i64, Result<Claimed, Undecodable>)>> {
-        let args = self.claim_args(limit, request);
-        let rows = self.rows_once(sql.clone(), args).await?;
-        Ok(rows.iter().map(|row| (due_at::<DB>(row), row::read::<DB>(row))).collect())
+        bytes: usize,
+    ) -> sqlx::Result<Catch> {
+        let args = self.claim_args(quota, request);
+        lending!(self, connection => catch::<DB>(connection, sql, args, bytes).await)
     }
 
     async fn lock_then_claim(
         &self,
         sql: &SqlStr,
-        limit: usize,
+        quota: Quota,
         request: &ClaimRequest<'_>,
-    ) -> sqlx::Result<Vec<(i64, Result<Claimed, Undecodable>)>> {
-        lending!(self, connection => self.lock_then_claim_on(connection, sql, limit, request).await)
+        bytes: usize,
+    ) -> sqlx::Result<Catch> {
+        let args = self.claim_args(quota, request);
+        let lease = request.lease;
+        lending!(self, connection => {
+            self.lock_then_claim_on(connection, sql, args, bytes, lease).await
+        })
     }
 
     async fn lock_then_claim_on(
         &self,
         connection: &mut DB::Connection,
         sql: &SqlStr,
-        limit: usize,
-        request: &ClaimRequest<'_>,
-    ) -> sqlx::Result<Vec<(i64, Result<Claimed, Undecodable>)>> {
-        let args = self.claim_args(limit, request);
+        args: Vec<Arg>,
+        bytes: usize,
+        lease: Lease<'_>,
+    ) -> sqlx::Result<Catch> {
         let mut work = connection.begin_with(self.sql.begin_work.clone()).await?;
-        let rows = DB::fetch(&mut work, sql.clone(), args).await?;
-        let mut claimed: Vec<_> =
-            rows.iter().map(|row| (due_at::<DB>(row), row::read::<DB>(row))).collect();
-        let taken_over: Vec<bool> = rows.iter().map(was_locked::<DB>).collect();
-        if let (false, Some(update)) = (claimed.is_empty(), &self.sql.claim_update) {
-            let lease = &request.lease;
-            let batch = Batch::new(claimed.iter().zip(&taken_over).map(|((_, row), lost)| {
-                let (sequence, token) = match row {
-                    Ok(row) => (row.sequence, row.token),
-                    Err(row) => (row.sequence, row.token),
-                };
+        let mut catch = catch::<DB>(&mut work, sql, args, bytes).await?;
+        if let (false, Some(update)) = (catch.rows.is_empty(), &self.sql.claim_update) {
+            let batch = Batch::new(catch.rows.iter().map(|caught| {
+                let (sequence, token) = caught.key();
                 [
                     Cell::Int(Some(sequence)),
                     Cell::Int(Some(token)),
                     Cell::Text(Some(lease.owner.to_owned())),
                     Cell::Int(Some(span(lease.length))),
-                    Cell::Int(Some(i64::from(*lost))),
+                    Cell::Int(Some(i64::from(caught.taken_over))),
                 ]
             }));
             DB::execute(&mut work, update.clone(), batch.into_args(DB::DIALECT.arrays)).await?;
         }
         work.commit().await?;
         // The rows were read before they were claimed.
-        for ((_, row), taken_over) in claimed.iter_mut().zip(taken_over) {
-            match row {
+        for caught in &mut catch.rows {
+            match &mut caught.row {
                 Ok(row) => {
                     row.token += 1;
-                    row.takeovers += u32::from(taken_over);
+                    row.takeovers += u32::from(caught.taken_over);
                 }
                 Err(row) => row.token += 1,
             }
         }
-        Ok(claimed)
+        Ok(catch)
     }
+}
 
-    /// Extends the lease of rows that are queued or running here. Gives those that were extended;
-    /// a row that is missing was lost, or is being marked at this very moment.
-    ///
-    /// # Errors
-    /// If the database fails.
-    pub async fn renew(&self, lease: Lease<'_>, held: &[(i64, i64)]) -> Result<Vec<i64>, Error> {
-        if held.is_empty() {
-            return Ok(Vec::new());
-        }
-        let _pass = self.gate.pass().await;
-        match DB::DIALECT.renew {
-            Locking::AtOnce(_) => {
-                retrying!(DB, "renewing leases", self.renew_at_once(lease, held).await)
-            }
-            Locking::LockThenUpdate { .. } => {
-                retrying!(DB, "renewing leases", self.lock_then_renew(lease, held).await)
-            }
-        }
-    }
-
-    async fn renew_at_once(&self, lease: Lease<'_>, held: &[(i64, i64)]) -> sqlx::Result<Vec<i64>> {
-        let rows = self.rows_once(self.sql.renew.clone(), self.renewal(lease, held)).await?;
-        Ok(sequences::<DB>(&rows))
-    }
-
-    async fn lock_then_renew(
-        &self,
-        lease: Lease<'_>,
-        held: &[(i64, i64)],
-    ) -> sqlx::Result<Vec<i64>> {
-        lending!(self, connection => self.lock_then_renew_on(connection, lease, held).await)
-    }
-
-    async fn lock_then_renew_on(
-        &self,
-        connection: &mut DB::Connection,
-        lease: Lease<'_>,
-        held: &[(i64, i64)],
-    ) -> sqlx::Result<Vec<i64>> {
-        let mut work = connection.begin_with(self.sql.begin_work.clone()).await?;
-        let args = self.renewal(lease, held);
-        let rows = DB::fetch(&mut work, self.sql.renew.clone(), args).await?;
-        let renewed = sequences::<DB>(&rows);
-        if let (false, Some(update)) = (renewed.is_empty(), &self.sql.renew_update) {
-            let length = span(lease.length);
-            let rows = renewed.iter().map(|row| [Cell::Int(Some(*row)), Cell::Int(Some(length))]);
-            let args = Batch::new(rows).into_args(DB::DIALECT.arrays);
-            DB::execute(&mut work, update.clone(), args).await?;
-        }
-        work.commit().await?;
-        Ok(renewed)
-    }
-
-    fn renewal(&self, lease: Lease<'_>, held: &[(i64, i64)]) -> Vec<Arg> {
-        let length = span(lease.length);
-        if DB::DIALECT.arrays {
-            let rows =
-                held.iter().map(|(row, token)| [Cell::Int(Some(*row)), Cell::Int(Some(*token))]);
-            let mut args = Batch::new(rows).into_args(true);
-            args.extend([lease.owner.into(), length.into()]);
-            return args;
-        }
-        let rows = held.iter().map(|(row, token)| {
-            let owner = Cell::Text(Some(lease.owner.to_owned()));
-            [Cell::Int(Some(*row)), Cell::Int(Some(*token)), owner, Cell::Int(Some(length))]
-        });
-        Batch::new(rows).into_args(false)
-    }
+async fn catch<DB: Backend>(
+    connection: &mut DB::Connection,
+    sql: &SqlStr,
+    args: Vec<Arg>,
+    bytes: usize,
+) -> sqlx::Result<Catch> {
+    let mut catch = Catch { bytes, used: 0, rows: Vec::new(), excess: Vec::new() };
+    DB::fetch_each(connection, sql.clone(), args, &mut |row| catch.add::<DB>(row)).await?;
+    Ok(catch)
 }
 
 /// Where to begin, and what is too young. The age is asked about only if it matters: it goes by the
 /// writer's clock, which may be ahead of the database's.
-fn bounds(request: &ClaimRequest<'_>) -> Vec<Arg> {
+fn bounds(quota: Quota, request: &ClaimRequest<'_>) -> Vec<Arg> {
     let young = span(request.skip_recent);
-    vec![request.floor.map_or(0, micros).into(), young.into(), young.into()]
+    vec![quota.floor.map_or(0, micros).into(), young.into(), young.into()]
 }
 
 fn count(limit: usize) -> i64 {
@@ -325,8 +328,4 @@ fn due_at<DB: Backend>(row: &DB::Row) -> i64 {
 /// The column after that, where rows are locked first.
 fn was_locked<DB: Backend>(row: &DB::Row) -> bool {
     matches!(DB::int(row, row::WIDTH + 1), Ok(Some(1)))
-}
-
-fn sequences<DB: Backend>(rows: &[DB::Row]) -> Vec<i64> {
-    rows.iter().filter_map(|row| DB::int(row, 0).ok().flatten()).collect()
 }

@@ -61,11 +61,21 @@ pub struct Dialect {
     pub(super) pairs: &'static str,
     pub(super) pair: &'static str,
     pub(super) pairs_one_by_one: bool,
+    /// Gives 1 if the database is in memory, where each connection might have one of its own.
+    pub(super) in_memory: Option<&'static str>,
+    /// Each gives 1 if there is something to warn of.
+    pub(super) warnings: &'static [(&'static str, &'static str)],
+    /// Calls those who listen to the table's channel.
+    pub(super) notify: Option<&'static str>,
     /// How many rows there are, roughly.
     pub(super) estimate: &'static str,
     /// Whether `estimate` asks for the table's name and schema.
     pub(super) estimate_by_name: bool,
 }
+
+pub(super) const MISSING_INDEX: &str = "the table lacks an index of its migration: claims will be slow; compare it with `migration_sql`";
+pub(super) const READ_ONLY: &str =
+    "the server is read-only: nothing can be written or delivered; connect to the primary";
 
 /// What comes before and after an expression.
 pub(super) type Wrap = (&'static str, &'static str);
@@ -108,6 +118,8 @@ impl Dialect {
                 sql.replace_range(start..=end, &wrapped);
             }
         }
+        sql = sql.replace("{bare}", table.name());
+        sql = sql.replace("{bare_schema}", table.schema().unwrap_or_default());
         if self.numbered { sql } else { with_question_marks(&sql) }
     }
 }

@@ -6,7 +6,7 @@
 //! alone, and walk every row below the floor.
 
 use super::backend::backend;
-use super::dialect::{Dialect, Locking};
+use super::dialect::{Dialect, Locking, MISSING_INDEX, READ_ONLY};
 
 backend! {
     MySql, DIALECT,
@@ -19,6 +19,8 @@ backend! {
     },
     aborted: |_error| false,
     file: |_pool| None,
+    private: |options, _patience| options,
+    listen: |_pool, _channel, _heard| std::future::pending().await,
 }
 
 pub(super) const DIALECT: Dialect = Dialect {
@@ -143,6 +145,17 @@ pub(super) const DIALECT: Dialect = Dialect {
     pairs: "AND (COALESCE(aggregate_type, '__GLOBAL__'), event_type) IN ({each})",
     pair: "($1, $1)",
     pairs_one_by_one: true,
+    in_memory: None,
+    warnings: &[
+        (
+            "SELECT CAST(COUNT(DISTINCT index_name) < 5 AS SIGNED) FROM information_schema.statistics \
+             WHERE table_name = '{bare}' \
+                AND table_schema = COALESCE(NULLIF('{bare_schema}', ''), DATABASE())",
+            MISSING_INDEX,
+        ),
+        ("SELECT CAST(@@read_only AS SIGNED)", READ_ONLY),
+    ],
+    notify: None,
     estimate_by_name: true,
     estimate: "\
         SELECT CAST(table_rows AS SIGNED) FROM information_schema.tables \

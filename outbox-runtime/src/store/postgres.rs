@@ -1,8 +1,10 @@
 //! PostgreSQL: arrays and `unnest`, so that one prepared statement serves a batch of any size;
 //! materialised CTEs, so that no planner updates more rows than were locked.
 
+use std::time::Duration;
+
 use super::backend::backend;
-use super::dialect::{Dialect, Locking};
+use super::dialect::{Dialect, Locking, MISSING_INDEX, READ_ONLY};
 
 backend! {
     Postgres, DIALECT,
@@ -11,6 +13,32 @@ backend! {
     contention: |error| matches!(error.code().as_deref(), Some("40001" | "40P01" | "55P03")),
     aborted: |error| error.code().as_deref() == Some("25P02"),
     file: |_pool| None,
+    private: |options, patience| {
+        let patience = patience.as_millis().to_string();
+        options.options([("statement_timeout", patience.as_str())])
+    },
+    listen: |pool, channel, heard| {
+        /// How often to make sure that the other end is still there.
+        const HEARTBEAT: Duration = Duration::from_secs(10);
+        let mut listener = sqlx::postgres::PgListener::connect_with(pool).await?;
+        listener.listen(channel).await?;
+        heard();
+        loop {
+            match tokio::time::timeout(HEARTBEAT, listener.try_recv()).await {
+                Ok(Ok(Some(_))) => heard(),
+                // The connection was lost and made again.
+                Ok(Ok(None)) => heard(),
+                Ok(Err(error)) => return Err(error),
+                Err(_) => {
+                    let alive = sqlx::query("SELECT 1").execute(&mut listener);
+                    match tokio::time::timeout(HEARTBEAT, alive).await {
+                        Ok(answer) => answer.map(drop)?,
+                        Err(_) => return Err(sqlx::Error::PoolTimedOut),
+                    }
+                }
+            }
+        }
+    },
 }
 
 pub(super) const DIALECT: Dialect = Dialect {
@@ -108,6 +136,23 @@ pub(super) const DIALECT: Dialect = Dialect {
             THEN true ELSE false END",
     pair: "$7::text[]",
     pairs_one_by_one: false,
+    in_memory: None,
+    warnings: &[
+        (
+            "SELECT (COUNT(*) < 5)::int::bigint FROM pg_index \
+             WHERE indrelid = '{table}'::regclass AND indisvalid",
+            MISSING_INDEX,
+        ),
+        (
+            "SELECT (current_setting('server_encoding') <> 'UTF8')::int::bigint",
+            "the server's encoding is not UTF8: events with other characters will be refused",
+        ),
+        (
+            "SELECT (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::int::bigint",
+            READ_ONLY,
+        ),
+    ],
+    notify: Some("SELECT pg_notify($1, '')"),
     estimate_by_name: false,
     estimate: "SELECT reltuples::bigint FROM pg_class WHERE oid = '{table}'::regclass",
 };

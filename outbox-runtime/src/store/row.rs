@@ -81,6 +81,11 @@ pub(super) fn read<DB: Backend>(row: &DB::Row) -> Result<Claimed, Undecodable> {
     Ok(Claimed { sequence, token, attempts, takeovers, status, envelope })
 }
 
+/// The first column of each row.
+pub(super) fn sequences<DB: Backend>(rows: &[DB::Row]) -> Vec<i64> {
+    rows.iter().filter_map(|row| DB::int(row, 0).ok().flatten()).collect()
+}
+
 /// Microseconds since 1970 as a time.
 pub(super) fn time(micros: i64) -> Option<SystemTime> {
     let distance = Duration::from_micros(micros.unsigned_abs());

@@ -1,7 +1,7 @@
 //! SQLite: one writer at a time. Batches travel as one JSON text, times as integer microseconds.
 
 use super::backend::backend;
-use super::dialect::{Dialect, Locking};
+use super::dialect::{Dialect, Locking, MISSING_INDEX, READ_ONLY};
 
 backend! {
     Sqlite, DIALECT,
@@ -10,6 +10,8 @@ backend! {
     contention: |error| matches!(error.code().as_deref(), Some("5" | "6" | "261" | "262" | "517")),
     aborted: |_error| false,
     file: |pool| Some(pool.connect_options().get_filename().to_owned()),
+    private: |options, _patience| options,
+    listen: |_pool, _channel, _heard| std::future::pending().await,
 }
 
 pub(super) const DIALECT: Dialect = Dialect {
@@ -102,6 +104,12 @@ pub(super) const DIALECT: Dialect = Dialect {
             SELECT value FROM json_each({each}))",
     pair: "$1",
     pairs_one_by_one: false,
+    in_memory: Some("SELECT COUNT(*) FROM pragma_database_list WHERE name = 'main' AND file = ''"),
+    warnings: &[
+        ("SELECT COUNT(*) < 4 FROM pragma_index_list('{bare}')", MISSING_INDEX),
+        ("SELECT query_only FROM pragma_query_only", READ_ONLY),
+    ],
+    notify: None,
     estimate_by_name: false,
     estimate: "SELECT max(sequence) FROM {table}",
 };

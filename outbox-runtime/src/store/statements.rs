@@ -58,6 +58,14 @@ const KNOWN: &str = "\
 
 const NOW: &str = "SELECT {micros:{now}}";
 
+/// When the first pending rows are due, from a floor on.
+const LOOK: &str = "\
+    SELECT {micros:{now}}, {micros:fresh.due}, {micros:retried.due} FROM \
+        (SELECT MIN(available_at) AS due FROM {table} \
+            WHERE status IN (0, 2) AND status = 0 AND available_at >= {time:$1}) AS fresh, \
+        (SELECT MIN(available_at) AS due FROM {table} \
+            WHERE status IN (0, 2) AND status = 2 AND available_at >= {time:$2}) AS retried";
+
 /// The statements of one table.
 #[derive(Debug)]
 pub(super) struct Statements {
@@ -86,6 +94,10 @@ pub(super) struct Statements {
     pub(super) purge_any: SqlStr,
     pub(super) pending: [SqlStr; 2],
     pub(super) estimate: SqlStr,
+    pub(super) in_memory: Option<SqlStr>,
+    pub(super) warnings: Vec<(SqlStr, &'static str)>,
+    pub(super) notify: Option<SqlStr>,
+    pub(super) look: SqlStr,
     pub(super) now: SqlStr,
 }
 
@@ -140,6 +152,10 @@ impl Statements {
             purge_any: sql(PURGE_ANY),
             pending: ["0", "2"].map(|status| sql(&PENDING.replace("{status}", status))),
             estimate: sql(dialect.estimate),
+            in_memory: dialect.in_memory.map(SqlSafeStr::into_sql_str),
+            warnings: dialect.warnings.iter().map(|(test, text)| (sql(test), *text)).collect(),
+            notify: dialect.notify.map(SqlSafeStr::into_sql_str),
+            look: sql(LOOK),
             now: sql(NOW),
         }
     }

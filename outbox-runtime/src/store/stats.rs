@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime};
 use sqlx::SqlStr;
 
 use super::batch::Arg;
-use super::{Backend, ClaimRequest, DeadFilter, Lease, Store, Subscription, row};
+use super::{Backend, ClaimRequest, DeadFilter, Lease, Quota, Store, Subscription, row};
 use crate::Error;
 
 /// How an outbox stands. Counts are read from indexes and go up to 100,000 each.
@@ -61,11 +61,12 @@ impl<DB: Backend> Store<DB> {
     #[doc(hidden)]
     pub fn bounded(&self, subscription: &Subscription) -> Vec<(&'static str, SqlStr, Vec<Arg>)> {
         let lease = Lease { owner: "explain", length: Duration::from_secs(30) };
-        let (floor, skip_recent) = (None, Duration::ZERO);
+        let quota = Quota { rows: 200, floor: None };
+        let (bytes, skip_recent) = (usize::MAX, Duration::ZERO);
         let request =
-            ClaimRequest { lease, subscription, fresh: 200, retried: 200, floor, skip_recent };
+            ClaimRequest { lease, subscription, fresh: quota, retried: quota, bytes, skip_recent };
         let claims = subscription.claims(&self.sql);
-        let claim = || self.claim_args(200, &request);
+        let claim = || self.claim_args(quota, &request);
         let age = || vec![row::span(Duration::from_secs(86_400)).into(), 500.into()];
         let dead = |more: &[i64]| {
             let mut args = DeadFilter::default().args();
@@ -75,6 +76,7 @@ impl<DB: Backend> Store<DB> {
         let mut bounded = vec![
             ("claim fresh", claims.fresh.clone(), claim()),
             ("claim retried", claims.retried.clone(), claim()),
+            ("look", self.sql.look.clone(), vec![0.into(), 0.into()]),
             ("dead query", self.sql.dead_query.clone(), dead(&[0, 100])),
             ("dead count", self.sql.dead_count.clone(), dead(&[])),
             ("dead sequences", self.sql.dead_sequences.clone(), dead(&[0, 1_000_000, 100])),

@@ -30,6 +30,13 @@ pub struct TableError {
     reason: &'static str,
 }
 
+impl TableError {
+    /// What is wrong with the name.
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+}
+
 impl Table {
     /// Checks a name.
     ///

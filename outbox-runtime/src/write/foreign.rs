@@ -1,4 +1,4 @@
-use super::{Hot, Writer};
+use super::{Hot, Left, Writer};
 use crate::Error;
 use crate::event::{EventEnvelope, EventId, IntoEnvelope};
 use crate::store::{Backend, NewRow, Seated};
@@ -51,13 +51,15 @@ impl<DB: Backend> Writer<DB> {
     /// If the database fails; the poller finds the event then.
     pub async fn committed(&self, receipt: Receipt) -> Result<(), Error> {
         let Some((sequence, envelope)) = receipt.inserted else { return Ok(()) };
-        let Some(seat) = self.shared.seats.reserve(&envelope) else {
-            self.shared.seats.committed(Vec::new(), 1);
+        let Some(seat) = self.shared.seats.reserve(&envelope, 0) else {
+            let delayed = usize::from(envelope.delay().is_some());
+            self.shared.seats.committed(Vec::new(), Left { due: 1 - delayed, delayed });
             return Ok(());
         };
         let lease = self.shared.seats.lease();
         if self.shared.store.claim_inserted(sequence, &envelope, lease).await? {
-            self.shared.seats.committed(vec![Hot { seat, sequence, envelope }], 0);
+            let hot = vec![Hot { seat, sequence, envelope }];
+            self.shared.seats.committed(hot, Left::default());
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ mod tx;
 pub use foreign::Receipt;
 pub use hook::WriterHook;
 pub use savepoint::Savepoint;
-pub use seat::{Hot, NoSeats, Seat, Seats};
+pub use seat::{Hot, Left, NoSeats, Seat, Seats};
 pub use tx::{Tx, WriteOutcome, Written};
 
 use std::sync::Arc;

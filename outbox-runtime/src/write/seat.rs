@@ -7,14 +7,24 @@ use crate::store::Lease;
 /// Places for events that a worker of this process will take as soon as they are committed. The
 /// runtime implements it; without one, every event is left to a poller.
 pub trait Seats: Send + Sync + Debug {
-    /// A place for an event, if there is one. Never waits.
-    fn reserve(&self, event: &EventEnvelope) -> Option<Seat>;
+    /// A place for an event, if there is one. Never waits. `already` is how many its transaction
+    /// has.
+    fn reserve(&self, event: &EventEnvelope, already: usize) -> Option<Seat>;
 
     /// In whose name rows with a seat are inserted, and for how long.
     fn lease(&self) -> Lease<'_>;
 
-    /// After a commit: the events that have a seat, and how many were left due for the poller.
-    fn committed(&self, hot: Vec<Hot>, due: usize);
+    /// After a commit: the events that have a seat, and how many were left for the poller.
+    fn committed(&self, hot: Vec<Hot>, left: Left);
+}
+
+/// How many committed events are left to a poller.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Left {
+    /// They are due.
+    pub due: usize,
+    /// They will be.
+    pub delayed: usize,
 }
 
 /// A reserved place. Dropping it frees the place.
@@ -60,7 +70,7 @@ pub struct Hot {
 pub struct NoSeats;
 
 impl Seats for NoSeats {
-    fn reserve(&self, _: &EventEnvelope) -> Option<Seat> {
+    fn reserve(&self, _: &EventEnvelope, _: usize) -> Option<Seat> {
         None
     }
 
@@ -68,5 +78,5 @@ impl Seats for NoSeats {
         Lease { owner: "", length: std::time::Duration::ZERO }
     }
 
-    fn committed(&self, _: Vec<Hot>, _: usize) {}
+    fn committed(&self, _: Vec<Hot>, _: Left) {}
 }

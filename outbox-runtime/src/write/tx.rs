@@ -4,7 +4,7 @@ use std::sync::Arc;
 use sqlx::Transaction;
 use tokio::runtime::Handle;
 
-use super::{Hot, Savepoint, Seat, Shared, savepoint};
+use super::{Hot, Left, Savepoint, Seat, Shared, savepoint};
 use crate::Error;
 use crate::event::{EventEnvelope, EventId, IntoEnvelope};
 use crate::store::{Backend, Inserted, NewRow, Pass, Seated};
@@ -181,8 +181,13 @@ impl<DB: Backend> Tx<DB> {
     async fn insert_buffer(&mut self) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         let events = self.buffer.clone();
-        let seats: Vec<Option<Seat>> =
-            events.iter().map(|event| shared.seats.reserve(event)).collect();
+        let mut already = self.flushed.iter().filter(|flushed| flushed.seat.is_some()).count();
+        let reserve = |event: &EventEnvelope| {
+            let seat = shared.seats.reserve(event, already);
+            already += usize::from(seat.is_some());
+            seat
+        };
+        let seats: Vec<Option<Seat>> = events.iter().map(reserve).collect();
         let lease = shared.seats.lease();
         let rows: Vec<NewRow<'_>> = events
             .iter()
@@ -223,17 +228,18 @@ impl<DB: Backend> Tx<DB> {
     }
 
     fn dispatch(&self, flushed: Vec<Flushed>) {
-        let (mut events, mut hot, mut due) = (Vec::new(), Vec::new(), 0);
+        let (mut events, mut hot, mut left) = (Vec::new(), Vec::new(), Left::default());
         for Flushed { envelope, inserted, seat } in flushed {
             events.push(envelope.clone());
             match seat {
                 Some(seat) => hot.push(Hot { seat, sequence: inserted.sequence, envelope }),
-                None if !inserted.duplicate => due += 1,
-                None => {}
+                None if inserted.duplicate => {}
+                None if envelope.delay().is_some() => left.delayed += 1,
+                None => left.due += 1,
             }
         }
         if !events.is_empty() {
-            self.shared.seats.committed(hot, due);
+            self.shared.seats.committed(hot, left);
             self.shared.hooks.after_commit(&events);
         }
     }

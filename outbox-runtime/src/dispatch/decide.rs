@@ -1,0 +1,180 @@
+//! What follows from a listener's answer. A pure function, so that every case can be read here:
+//!
+//! ```text
+//!   answer                      row                        attempts
+//!   ──────────────────────────  ─────────────────────────  ─────────────────────
+//!   Done                        DONE                       as they are
+//!   RetryAfter(d)               RETRY in d                 as they are
+//!   error, panic, time-out      RETRY by the policy        + 1, DEAD at the limit
+//!   error with retry-after d    RETRY in d                 + 1, DEAD at the limit
+//!   permanent error             DEAD                       + 1
+//!   unreachable                 RETRY when the pause ends  as they are
+//!   cancelled                   due now                    as they are
+//! ```
+
+use std::time::Duration;
+
+use crate::listener::{ListenerError, ListenerErrorKind, Outcome};
+use crate::retry::RetryPolicy;
+use crate::store::Finished;
+
+/// How a call ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The listener answered, or something before it refused.
+    Answered(Result<Outcome, ListenerError>),
+    /// It panicked.
+    Panicked,
+    /// It took too long.
+    TimedOut(Duration),
+    /// The node stops.
+    Cancelled,
+}
+
+impl Ended {
+    /// Shows the error, if it is one.
+    pub(super) fn with_error(&self, look: impl FnOnce(Option<&ListenerError>)) {
+        match self {
+            Self::Answered(answer) => look(answer.as_ref().err()),
+            Self::Panicked => look(Some(&PANICKED.into())),
+            Self::TimedOut(after) => look(Some(&took_too_long(*after).into())),
+            Self::Cancelled => look(Some(&"the listener was cancelled".into())),
+        }
+    }
+}
+
+const PANICKED: &str = "the listener panicked";
+
+fn took_too_long(after: Duration) -> String {
+    format!("the listener took longer than {after:?}")
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) enum Decision {
+    /// To be recorded.
+    Record(Finished),
+    /// The listener pauses.
+    Pause,
+}
+
+/// The shortest delay: the poller looks no more often.
+const SHORTEST: Duration = Duration::from_millis(50);
+
+/// What follows, given how many attempts have failed before.
+pub(crate) fn decide(
+    ended: &Ended,
+    attempts: u32,
+    max_attempts: u32,
+    policy: &dyn RetryPolicy,
+) -> Decision {
+    let failed = |delay: Option<Duration>, error: String| {
+        let attempts = attempts.saturating_add(1);
+        if attempts >= max_attempts {
+            return Finished::Dead { attempts, error };
+        }
+        let delay = delay.unwrap_or_else(|| policy.delay(attempts));
+        Finished::Retry { attempts, delay, error }
+    };
+    Decision::Record(match ended {
+        Ended::Answered(Ok(Outcome::Done)) => Finished::Done,
+        Ended::Answered(Ok(Outcome::RetryAfter(delay))) => {
+            Finished::Deferred { delay: (*delay).max(SHORTEST) }
+        }
+        Ended::Answered(Err(error)) => match error.kind() {
+            ListenerErrorKind::Permanent => {
+                Finished::Dead { attempts: attempts.saturating_add(1), error: chain(error) }
+            }
+            ListenerErrorKind::RetryAfter(delay) => failed(Some(delay.max(SHORTEST)), chain(error)),
+            ListenerErrorKind::Unreachable => return Decision::Pause,
+            ListenerErrorKind::Failed
+            | ListenerErrorKind::Decode
+            | ListenerErrorKind::MissingState => failed(None, chain(error)),
+        },
+        Ended::Panicked => failed(None, PANICKED.to_owned()),
+        Ended::TimedOut(after) => failed(None, took_too_long(*after)),
+        Ended::Cancelled => Finished::Released,
+    })
+}
+
+/// An error and what caused it.
+fn chain(error: &ListenerError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source().source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        // Some errors repeat their cause.
+        if !text.ends_with(&next) {
+            text.push_str(": ");
+            text.push_str(&next);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fixed;
+
+    impl RetryPolicy for Fixed {
+        fn delay(&self, failures: u32) -> Duration {
+            Duration::from_secs(failures.into())
+        }
+    }
+
+    fn decided(ended: Ended, attempts: u32) -> String {
+        match decide(&ended, attempts, 3, &Fixed) {
+            Decision::Record(finished) => format!("{finished:?}"),
+            Decision::Pause => "Pause".to_owned(),
+        }
+    }
+
+    fn error(error: ListenerError) -> Ended {
+        Ended::Answered(Err(error))
+    }
+
+    #[test]
+    fn every_answer_has_its_consequence() {
+        let second = Duration::from_secs(9);
+        let answered = |outcome| Ended::Answered(Ok(outcome));
+        for (ended, attempts, expected) in [
+            (answered(Outcome::Done), 2, "Done"),
+            (answered(Outcome::RetryAfter(second)), 2, "Deferred { delay: 9s }"),
+            (answered(Outcome::RetryAfter(Duration::ZERO)), 2, "Deferred { delay: 50ms }"),
+            (error("x".into()), 0, "Retry { attempts: 1, delay: 1s, error: \"x\" }"),
+            (error("x".into()), 1, "Retry { attempts: 2, delay: 2s, error: \"x\" }"),
+            (error("x".into()), 2, "Dead { attempts: 3, error: \"x\" }"),
+            (error("x".into()), u32::MAX, "Dead { attempts: 4294967295, error: \"x\" }"),
+            (
+                error(ListenerError::retry_after(second, "x")),
+                0,
+                "Retry { attempts: 1, delay: 9s, error: \"x\" }",
+            ),
+            (
+                error(ListenerError::retry_after(second, "x")),
+                2,
+                "Dead { attempts: 3, error: \"x\" }",
+            ),
+            (error(ListenerError::permanent("x")), 0, "Dead { attempts: 1, error: \"x\" }"),
+            (error(ListenerError::unreachable("x")), 2, "Pause"),
+            (Ended::Panicked, 2, "Dead { attempts: 3, error: \"the listener panicked\" }"),
+            (Ended::Cancelled, 2, "Released"),
+        ] {
+            let text = format!("{ended:?}");
+            assert_eq!(decided(ended, attempts), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn causes_are_told_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("outer")]
+        struct Outer(#[source] std::num::ParseIntError);
+        let cause = "x".parse::<u8>().unwrap_err();
+        let text = chain(&ListenerError::from(Outer(cause)));
+        assert_eq!(text, "outer: invalid digit found in string");
+    }
+}

@@ -1,0 +1,92 @@
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::event::EventEnvelope;
+use crate::listener::{ListenerError, Result};
+
+/// Stands around every delivery: for context, audit, metrics.
+///
+/// `before` runs in the order of registration. If it fails, the event is treated as if its listener
+/// had failed, and neither the later interceptors nor the listener are called. `after` runs in the
+/// reverse order, for those whose `before` went well.
+#[expect(unused_variables, reason = "the names document what is given")]
+pub trait EventInterceptor: Send + Sync {
+    /// Before the listener.
+    ///
+    /// # Errors
+    /// To refuse the delivery.
+    fn before(&self, event: &EventEnvelope, attempts: u32) -> Result {
+        Ok(())
+    }
+
+    /// After the listener, with its error if it failed.
+    ///
+    /// # Errors
+    /// Are logged and passed over: the listener has run.
+    fn after(&self, event: &EventEnvelope, error: Option<&ListenerError>) -> Result {
+        Ok(())
+    }
+}
+
+/// An interceptor that has only a `before`.
+pub(crate) struct Before<F>(pub(crate) F);
+
+impl<F: Fn(&EventEnvelope, u32) -> Result + Send + Sync> EventInterceptor for Before<F> {
+    fn before(&self, event: &EventEnvelope, attempts: u32) -> Result {
+        (self.0)(event, attempts)
+    }
+}
+
+/// An interceptor that has only an `after`.
+pub(crate) struct After<F>(pub(crate) F);
+
+impl<F> EventInterceptor for After<F>
+where
+    F: Fn(&EventEnvelope, Option<&ListenerError>) -> Result + Send + Sync,
+{
+    fn after(&self, event: &EventEnvelope, error: Option<&ListenerError>) -> Result {
+        (self.0)(event, error)
+    }
+}
+
+/// All interceptors, in order.
+#[derive(Default, Clone)]
+pub(crate) struct Interceptors(pub(crate) Vec<Arc<dyn EventInterceptor>>);
+
+impl Interceptors {
+    /// Runs every `before`; gives how many went well, and why the next did not.
+    pub(super) fn before(
+        &self,
+        event: &EventEnvelope,
+        attempts: u32,
+    ) -> (usize, Result<(), ListenerError>) {
+        for (passed, interceptor) in self.0.iter().enumerate() {
+            let asked = catch_unwind(AssertUnwindSafe(|| interceptor.before(event, attempts)));
+            let answer = asked.unwrap_or_else(|_| Err("an interceptor panicked".into()));
+            if let Err(error) = answer {
+                return (passed, Err(error));
+            }
+        }
+        (self.0.len(), Ok(()))
+    }
+
+    /// Runs `after` for those whose `before` went well.
+    pub(super) fn after(
+        &self,
+        passed: usize,
+        event: &EventEnvelope,
+        error: Option<&ListenerError>,
+    ) {
+        for interceptor in self.0[..passed].iter().rev() {
+            match catch_unwind(AssertUnwindSafe(|| interceptor.after(event, error))) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::error!(event_id = %event.event_id(), %error, "an interceptor failed");
+                }
+                Err(_) => {
+                    tracing::error!(event_id = %event.event_id(), "an interceptor panicked");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! From the queue to the listener and back.
+//!
+//! # Layout
+//! [`Dispatcher`] delivers one event; `decide` says what follows from the answer, `intercept` stands
+//! around it, `record` makes the result durable.
+
+mod decide;
+mod intercept;
+mod record;
+
+pub use intercept::EventInterceptor;
+pub(crate) use intercept::{After, Before, Interceptors};
+pub(crate) use record::{RecordLoop, Recorder};
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::Error;
+use crate::caught::caught;
+use crate::hand::{BreakerStep, Entry, Hand};
+use crate::listener::{Listener, Listeners};
+use crate::metrics::{DispatchResult, MetricsExporter};
+use crate::poll::Wake;
+use crate::retry::RetryPolicy;
+use crate::run::Service;
+use crate::store::Finished;
+use decide::{Decision, Ended, decide};
+
+/// Delivers events to listeners.
+pub(crate) struct Dispatcher {
+    pub(crate) hand: Arc<Hand>,
+    pub(crate) listeners: Arc<Listeners>,
+    /// For each listener.
+    pub(crate) treatments: Vec<Treatment>,
+    pub(crate) interceptors: Interceptors,
+    /// How long a listener pauses that cannot reach what it talks to.
+    pub(crate) pause: Arc<dyn RetryPolicy>,
+    pub(crate) metrics: Arc<dyn MetricsExporter>,
+    pub(crate) wake: Arc<Wake>,
+    /// Cancels what runs.
+    pub(crate) cancel: CancellationToken,
+}
+
+/// How a listener's events are treated.
+pub(crate) struct Treatment {
+    pub(crate) max_attempts: u32,
+    pub(crate) policy: Arc<dyn RetryPolicy>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// One of those who carry events to listeners.
+pub(crate) struct Worker(pub(crate) Arc<Dispatcher>);
+
+impl Service for Worker {
+    const NAME: &'static str = "worker";
+
+    async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
+        if let Some(entry) = self.0.hand.next(stop).await {
+            self.0.deliver(entry).await;
+        }
+        Ok(())
+    }
+}
+
+impl Dispatcher {
+    async fn deliver(&self, entry: Entry) {
+        let event = &entry.envelope;
+        let known = entry
+            .group
+            .and_then(|index| Some((self.listeners.get(index)?, self.treatments.get(index)?)));
+        let Some((listener, treatment)) = known else {
+            let error = format!(
+                "nobody listens to `{}` of aggregate `{}`",
+                event.event_type(),
+                event.aggregate_type()
+            );
+            let dead = Finished::Dead { attempts: entry.attempts, error };
+            self.tell("other", &entry, &dead, Duration::ZERO);
+            self.hand.finish(&entry, dead);
+            return;
+        };
+        let begun = Instant::now();
+        let (passed, allowed) = self.interceptors.before(event, entry.attempts);
+        let ended = match allowed {
+            Ok(()) => self.call(listener, treatment, &entry).await,
+            Err(error) => Ended::Answered(Err(error)),
+        };
+        ended.with_error(|error| self.interceptors.after(passed, event, error));
+        let took = begun.elapsed();
+        let decision = decide(&ended, entry.attempts, treatment.max_attempts, &*treatment.policy);
+        let step = match decision {
+            Decision::Record(finished) => {
+                self.tell(event.event_type(), &entry, &finished, took);
+                self.hand.finish(&entry, finished)
+            }
+            Decision::Pause => {
+                self.metrics.dispatched(event.event_type(), DispatchResult::Deferred, took);
+                self.hand.unreachable(&entry, |failures| self.pause.delay(failures))
+            }
+        };
+        match step {
+            BreakerStep::Opened { failures } => {
+                tracing::warn!(
+                    listener = listener.name(),
+                    failures,
+                    "cannot reach what it talks to; its events wait"
+                );
+                self.wake.look();
+            }
+            BreakerStep::Closed => {
+                tracing::info!(listener = listener.name(), "reaches what it talks to again");
+                self.wake.sweep();
+            }
+            BreakerStep::Unchanged => {}
+        }
+    }
+
+    async fn call(&self, listener: &Listener, treatment: &Treatment, entry: &Entry) -> Ended {
+        let call = caught(listener.call(entry.envelope.clone(), entry.attempts));
+        let bounded = async {
+            match treatment.timeout {
+                Some(limit) => {
+                    tokio::time::timeout(limit, call).await.map_err(|_| Ended::TimedOut(limit))
+                }
+                None => Ok(call.await),
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = bounded => match answer {
+                Ok(Ok(answer)) => Ended::Answered(answer),
+                Ok(Err(_)) => Ended::Panicked,
+                Err(timed_out) => timed_out,
+            },
+            () = self.cancel.cancelled() => Ended::Cancelled,
+        }
+    }
+
+    fn tell(&self, topic: &str, entry: &Entry, finished: &Finished, took: Duration) {
+        let event = &entry.envelope;
+        let result = match finished {
+            Finished::Done => DispatchResult::Success,
+            Finished::Retry { attempts, delay, error } => {
+                tracing::info!(
+                    event_id = %event.event_id(), event_type = event.event_type(), attempts,
+                    ?delay, error, "a listener failed; it will be called again"
+                );
+                DispatchResult::Failure
+            }
+            Finished::Dead { attempts, error } => {
+                tracing::error!(
+                    event_id = %event.event_id(), event_type = event.event_type(), attempts, error,
+                    "an event is dead"
+                );
+                DispatchResult::Dead
+            }
+            Finished::Deferred { .. } => DispatchResult::Deferred,
+            Finished::Released => return,
+        };
+        self.metrics.dispatched(topic, result, took);
+    }
+}

@@ -1,0 +1,117 @@
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::Error;
+use crate::hand::Hand;
+use crate::metrics::MetricsExporter;
+use crate::poll::Wake;
+use crate::run::{Service, within};
+use crate::store::{Backend, Completion, Finish, Finished, Store};
+
+/// Makes results durable: all that have gathered while the last ones were written, in one statement.
+/// So an idle node waits for nothing, and a busy one writes large batches by itself.
+pub(crate) struct Recorder<DB: Backend> {
+    pub(crate) store: Store<DB>,
+    pub(crate) hand: Arc<Hand>,
+    pub(crate) owner: Arc<str>,
+    pub(crate) completion: Completion,
+    pub(crate) metrics: Arc<dyn MetricsExporter>,
+    pub(crate) wake: Arc<Wake>,
+    pub(crate) patience: Duration,
+}
+
+/// The most results in one statement.
+const BATCH: usize = 1_000;
+
+/// Records as long as it runs.
+pub(crate) struct RecordLoop<DB: Backend>(pub(crate) Arc<Recorder<DB>>);
+
+impl<DB: Backend> Service for RecordLoop<DB> {
+    const NAME: &'static str = "recorder";
+
+    async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
+        tokio::select! {
+            () = self.0.hand.result() => self.0.record().await,
+            () = stop.cancelled() => Ok(()),
+        }
+    }
+}
+
+impl<DB: Backend> Recorder<DB> {
+    /// Records what there is, if anything.
+    pub(crate) async fn record(&self) -> Result<(), Error> {
+        let batch = self.hand.take_results(BATCH);
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        match self.write(&batch).await {
+            Ok(stale) => {
+                let rows = batch.len();
+                let recorded = self.hand.recorded(batch, &stale);
+                self.metrics.recorded(rows, recorded.stale, begun.elapsed());
+                if recorded.stale > 0 {
+                    tracing::warn!(
+                        events = recorded.stale,
+                        "results came too late: their leases had ended"
+                    );
+                }
+                if let Some(delay) = recorded.due_in {
+                    self.wake.look_in(delay);
+                }
+                self.wake.recorder_works(true);
+                Ok(())
+            }
+            Err(error) => {
+                self.hand.put_back(batch);
+                // Until results are recorded, claiming might bring back what is only not yet
+                // marked.
+                self.wake.recorder_works(false);
+                Err(error)
+            }
+        }
+    }
+
+    /// If the database refuses a batch because of what one of them says, finds that one.
+    async fn write(&self, batch: &[Finish]) -> Result<Vec<i64>, Error> {
+        match self.finish(batch).await {
+            Err(error) if is_about_data(&error) => match batch {
+                [single] => self.finish(&[without_text(single)]).await,
+                batch => {
+                    let (first, second) = batch.split_at(batch.len() / 2);
+                    let mut stale = Box::pin(self.write(first)).await?;
+                    stale.extend(Box::pin(self.write(second)).await?);
+                    Ok(stale)
+                }
+            },
+            result => result,
+        }
+    }
+
+    async fn finish(&self, batch: &[Finish]) -> Result<Vec<i64>, Error> {
+        let finish = self.store.finish(&self.owner, batch, self.completion);
+        within(self.patience, "recording results", finish).await
+    }
+}
+
+/// Whether the database objects to a value, not to the statement. Some servers have no better code
+/// than "general error" for a character that they cannot store.
+fn is_about_data(error: &Error) -> bool {
+    match error {
+        Error::Database { source: sqlx::Error::Database(source), .. } => {
+            source.code().is_some_and(|code| code.starts_with("22") || code == "HY000")
+        }
+        _ => false,
+    }
+}
+
+fn without_text(finish: &Finish) -> Finish {
+    const UNTOLD: &str = "the error cannot be stored in this database";
+    let mut finish = finish.clone();
+    if let Finished::Retry { error, .. } | Finished::Dead { error, .. } = &mut finish.result {
+        UNTOLD.clone_into(error);
+    }
+    finish
+}

@@ -1,0 +1,240 @@
+//! What the poller brings in.
+
+use std::collections::hash_map;
+use std::time::{Duration, Instant};
+
+use super::group::Breaker;
+use super::held::{Held, Reclaimed, Stage};
+use super::{Entry, Hand, Lane, Phase, State};
+use crate::store::{Claimed, Finished};
+
+/// How much the poller may claim.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    /// Free places in the cold lane, of so many.
+    pub(crate) lane: usize,
+    places: usize,
+    /// So many rows, so that no listener gets more than its share.
+    pub(crate) rows: usize,
+    /// So many bytes.
+    pub(crate) bytes: usize,
+    /// For each listener, whether its events may be claimed.
+    pub(crate) open: Vec<bool>,
+    /// The listeners whose pause is over: one event each, to try.
+    pub(crate) probes: Vec<usize>,
+    /// When the next pause ends.
+    pub(crate) next_probe: Option<Duration>,
+}
+
+impl Room {
+    /// The least number of free places that is worth a claim.
+    pub(crate) fn worthwhile(&self, batch: usize) -> usize {
+        (self.places / 2).min(batch).max(1)
+    }
+}
+
+impl Hand {
+    /// What may be claimed now.
+    pub(crate) fn claimable(&self) -> Room {
+        let now = Instant::now();
+        let state = self.lock();
+        if state.phase != Phase::Running {
+            return Room::default();
+        }
+        let lane = self.limits.cold.saturating_sub(state.lanes.used(Lane::Cold));
+        let bytes = self.limits.bytes.saturating_sub(state.bytes);
+        let mut rows = lane;
+        let mut room = Room { lane, places: self.limits.cold, bytes, ..Room::default() };
+        for (index, group) in state.groups.iter().enumerate() {
+            let free = group.room(self.limits.cold);
+            // Not for a few: a claim that is worth its statement, or none.
+            let open = free > 0 && (group.limit.is_none() || free >= self.limits.cold / 8);
+            room.open.push(open);
+            if open {
+                rows = rows.min(free);
+            }
+            if group.wants_probe(now) {
+                room.probes.push(index);
+            } else if let Some(left) = group.paused_for(now) {
+                room.next_probe = Some(room.next_probe.map_or(left, |next| next.min(left)));
+            }
+        }
+        room.rows = rows;
+        room
+    }
+
+    /// Waits until there may be more room than before.
+    pub(crate) async fn more_room(&self) {
+        self.room.notified().await;
+    }
+
+    /// The pause of a listener is over: one event may try.
+    pub(crate) fn begin_probe(&self, group: usize) {
+        let mut state = self.lock();
+        if let Some(group) = state.groups.get_mut(group)
+            && let Breaker::Open { failures, .. } = group.breaker
+        {
+            group.breaker = Breaker::Probing { failures };
+        }
+    }
+
+    /// There was nothing to try with: the breaker stays open, and is asked again later.
+    pub(crate) fn no_probe(&self, group: usize, again: Duration) {
+        let mut state = self.lock();
+        if let Some(group) = state.groups.get_mut(group)
+            && let (Breaker::Probing { failures }, 0) = (group.breaker, group.held)
+        {
+            group.breaker = Breaker::Open { until: Instant::now() + again, failures };
+        }
+    }
+
+    /// How many listeners are paused.
+    pub(crate) fn paused(&self) -> usize {
+        self.lock().groups.iter().filter(|group| group.breaker != Breaker::Closed).count()
+    }
+
+    /// Takes in claimed rows. `anchor` is when the claim was asked for.
+    pub(crate) fn admit(&self, rows: Vec<(Claimed, Option<usize>)>, anchor: Instant) {
+        if rows.is_empty() {
+            return;
+        }
+        let lease_until = anchor + self.limits.lease;
+        let mut state = self.lock();
+        for (row, group) in rows {
+            state.admit(row, group, lease_until);
+        }
+        drop(state);
+        self.work.notify_one();
+        self.results.notify_one();
+    }
+
+    /// Takes in a claimed row for somebody else to work on; `None` if it is in hand already.
+    pub(crate) fn lend(&self, row: Claimed, anchor: Instant) -> Option<Entry> {
+        let mut state = self.lock();
+        let sequence = row.sequence;
+        if state.held.contains_key(&sequence) {
+            state.admit(row, None, anchor + self.limits.lease);
+            return None;
+        }
+        let now = Instant::now();
+        let bytes = row.envelope.payload().len();
+        let held = Held {
+            token: row.token,
+            event_id: Some(row.envelope.event_id()),
+            lease_until: anchor + self.limits.lease,
+            since: now,
+            stage: Stage::Running { since: now, warned: false },
+            bytes,
+            group: None,
+            reclaimed: None,
+        };
+        state.held.insert(sequence, held);
+        state.bytes += bytes;
+        state.running += 1;
+        let Claimed { attempts, envelope, .. } = row;
+        Some(Entry { sequence, attempts, envelope, group: None, lane: Lane::Cold })
+    }
+
+    /// Whoever had it has let go of it: it returns when its lease has ended.
+    pub(crate) fn abandon(&self, entry: &Entry) {
+        let mut state = self.lock();
+        state.running = state.running.saturating_sub(1);
+        if let Some(held) = state.held.remove(&entry.sequence) {
+            state.forget(held.group, held.bytes);
+        }
+        drop(state);
+        self.settled.notify_waiters();
+    }
+
+    /// Takes in a claimed row whose result is known without any listener. One that is in hand already
+    /// goes on under its new token.
+    pub(crate) fn settle(&self, sequence: i64, token: i64, result: Finished) {
+        let mut state = self.lock();
+        let held = Held {
+            token,
+            event_id: None,
+            lease_until: Instant::now() + self.limits.lease,
+            since: Instant::now(),
+            stage: Stage::Recording,
+            bytes: 0,
+            group: None,
+            reclaimed: None,
+        };
+        match state.held.entry(sequence) {
+            hash_map::Entry::Occupied(mut ours) => ours.get_mut().token = token,
+            hash_map::Entry::Vacant(place) => {
+                place.insert(held);
+                state.results.push_back((sequence, result));
+            }
+        }
+        drop(state);
+        self.results.notify_one();
+    }
+}
+
+impl State {
+    fn admit(&mut self, row: Claimed, group: Option<usize>, lease_until: Instant) {
+        let sequence = row.sequence;
+        if let Some(held) = self.held.get_mut(&sequence) {
+            // Its lease had ended, and this node was the first to notice.
+            held.token = row.token;
+            held.lease_until = lease_until;
+            if held.stage == Stage::Recording {
+                held.reclaimed = Some(Reclaimed::of(row));
+            }
+            return;
+        }
+        let now = Instant::now();
+        let bytes = row.envelope.payload().len();
+        let held = Held {
+            token: row.token,
+            event_id: Some(row.envelope.event_id()),
+            lease_until,
+            since: now,
+            stage: Stage::Queued,
+            bytes,
+            group,
+            reclaimed: None,
+        };
+        self.held.insert(sequence, held);
+        self.bytes += bytes;
+        let mut paused = None;
+        if let Some(group) = group.and_then(|group| self.groups.get_mut(group)) {
+            group.held += 1;
+            paused = group.paused_for(now);
+        }
+        self.lanes.reserve(Lane::Cold);
+        let entry = Entry {
+            sequence,
+            attempts: row.attempts,
+            envelope: row.envelope,
+            group,
+            lane: Lane::Cold,
+        };
+        match paused {
+            None => self.lanes.push(entry),
+            Some(delay) => self.give_back(entry, Finished::Deferred { delay }),
+        }
+    }
+
+    /// An entry goes back to the table without having been started.
+    pub(super) fn give_back(&mut self, entry: Entry, result: Finished) {
+        self.lanes.free(entry.lane);
+        if let Some(held) = self.held.get_mut(&entry.sequence) {
+            held.stage = Stage::Recording;
+            self.results.push_back((entry.sequence, result));
+        }
+    }
+
+    /// A row is no longer in hand.
+    pub(super) fn forget(&mut self, group: Option<usize>, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        if let Some(group) = group.and_then(|group| self.groups.get_mut(group)) {
+            group.held = group.held.saturating_sub(1);
+            if let (Breaker::Probing { failures }, 0) = (group.breaker, group.held) {
+                // The one that was to try is gone without a verdict.
+                group.breaker = Breaker::Open { until: Instant::now(), failures };
+            }
+        }
+    }
+}

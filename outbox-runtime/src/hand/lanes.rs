@@ -1,0 +1,97 @@
+use std::collections::VecDeque;
+
+use super::Entry;
+
+/// Where an event came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// From a commit of this process.
+    Hot,
+    /// From the poller.
+    Cold,
+}
+
+/// Two queues that are served two to one when both have work, and never wait for each other.
+///
+/// A place is used from the reservation until a worker starts, wherever the entry waits meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    /// Those that have waited for something else already.
+    ready: VecDeque<Entry>,
+    hot: VecDeque<Entry>,
+    cold: VecDeque<Entry>,
+    used_hot: usize,
+    used_cold: usize,
+    turn: u8,
+}
+
+impl Lanes {
+    pub(super) fn used(&self, lane: Lane) -> usize {
+        match lane {
+            Lane::Hot => self.used_hot,
+            Lane::Cold => self.used_cold,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.used_hot + self.used_cold == 0
+    }
+
+    /// Uses a place; the entry may come later.
+    pub(super) fn reserve(&mut self, lane: Lane) {
+        match lane {
+            Lane::Hot => self.used_hot += 1,
+            Lane::Cold => self.used_cold += 1,
+        }
+    }
+
+    /// Frees a place.
+    pub(super) fn free(&mut self, lane: Lane) {
+        match lane {
+            Lane::Hot => self.used_hot = self.used_hot.saturating_sub(1),
+            Lane::Cold => self.used_cold = self.used_cold.saturating_sub(1),
+        }
+    }
+
+    /// Queues an entry that has a place.
+    pub(super) fn push(&mut self, entry: Entry) {
+        match entry.lane {
+            Lane::Hot => self.hot.push_back(entry),
+            Lane::Cold => self.cold.push_back(entry),
+        }
+    }
+
+    /// Queues an entry that has waited before.
+    pub(super) fn push_ready(&mut self, entry: Entry) {
+        self.ready.push_back(entry);
+    }
+
+    /// The next entry. It keeps its place until it is freed.
+    pub(super) fn pop(&mut self) -> Option<Entry> {
+        if let Some(entry) = self.ready.pop_front() {
+            return Some(entry);
+        }
+        let (first, second) = if self.turn < 2 {
+            (&mut self.hot, &mut self.cold)
+        } else {
+            (&mut self.cold, &mut self.hot)
+        };
+        self.turn = (self.turn + 1) % 3;
+        first.pop_front().or_else(|| second.pop_front())
+    }
+
+    pub(super) fn has_entries(&self) -> bool {
+        !(self.ready.is_empty() && self.hot.is_empty() && self.cold.is_empty())
+    }
+
+    /// Takes out every entry that matches.
+    pub(super) fn extract(&mut self, mut matches: impl FnMut(&Entry) -> bool) -> Vec<Entry> {
+        let mut taken = Vec::new();
+        for queue in [&mut self.ready, &mut self.hot, &mut self.cold] {
+            let (out, kept) = std::mem::take(queue).into_iter().partition(&mut matches);
+            *queue = kept;
+            taken.extend::<VecDeque<Entry>>(out);
+        }
+        taken
+    }
+}

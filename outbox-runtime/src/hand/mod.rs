@@ -1,0 +1,211 @@
+//! What this node has in hand: claimed rows on their way to a listener and back.
+//!
+//! # Layout
+//! [`Hand`] is one object behind one lock, so that no rule about an event needs two. `lanes` holds
+//! what waits for a worker, `group` what is known of each listener's load, `held` every claimed row
+//! from the claim until its result is durable; `seat` is a place reserved for a row that does not
+//! exist yet. The methods are in the files of those who call them: `admit` for what comes in,
+//! `work` for workers, `record` for the recorder, `renew` for leases.
+
+mod admit;
+mod group;
+mod held;
+mod lanes;
+mod record;
+mod renew;
+mod seat;
+mod work;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::event::EventEnvelope;
+use crate::store::Finished;
+pub(crate) use admit::Room;
+pub(crate) use group::BreakerStep;
+use group::Group;
+use held::Held;
+use lanes::{Lane, Lanes};
+pub(crate) use seat::{HotSeat, NoSeat};
+
+/// How much may be in hand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Places in the hot lane, and in the cold one.
+    pub(crate) hot: usize,
+    pub(crate) cold: usize,
+    /// Payload bytes of everything in hand.
+    pub(crate) bytes: usize,
+    /// Results that wait to be recorded.
+    pub(crate) results: usize,
+    /// How long a claim lasts.
+    pub(crate) lease: Duration,
+}
+
+/// One event on its way to its listener.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) sequence: i64,
+    pub(crate) attempts: u32,
+    pub(crate) envelope: EventEnvelope,
+    /// The listener's number; `None` if nobody listens.
+    pub(crate) group: Option<usize>,
+    lane: Lane,
+}
+
+/// Where the node is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Running,
+    Paused,
+    /// What is here is finished; nothing is added.
+    Draining,
+    Closed,
+}
+
+/// Everything in hand.
+#[derive(Debug)]
+pub(crate) struct Hand {
+    limits: Limits,
+    state: Mutex<State>,
+    /// Something for a worker.
+    work: Notify,
+    /// Something for the recorder.
+    results: Notify,
+    /// Room for the poller.
+    room: Notify,
+    /// Something for the renewer.
+    leases: Notify,
+    /// Something has changed for those who wait for an end.
+    settled: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    lanes: Lanes,
+    groups: Vec<Group>,
+    held: HashMap<i64, Held>,
+    bytes: usize,
+    running: usize,
+    /// What became of rows, not yet recorded.
+    results: VecDeque<(i64, Finished)>,
+    /// How many results the recorder is writing at this moment.
+    in_flight: usize,
+    /// Entries whose lease is too short to start on.
+    short: Vec<Entry>,
+}
+
+impl Hand {
+    /// An empty hand. `concurrency` has an entry for each listener.
+    pub(crate) fn new(limits: Limits, concurrency: &[Option<usize>]) -> Self {
+        let groups = concurrency.iter().map(|limit| Group::new(*limit)).collect();
+        Self {
+            limits,
+            state: Mutex::new(State {
+                phase: Phase::Running,
+                lanes: Lanes::default(),
+                groups,
+                held: HashMap::new(),
+                bytes: 0,
+                running: 0,
+                results: VecDeque::new(),
+                in_flight: 0,
+                short: Vec::new(),
+            }),
+            work: Notify::new(),
+            results: Notify::new(),
+            room: Notify::new(),
+            leases: Notify::new(),
+            settled: Notify::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.limits.lease
+    }
+
+    /// How many wait in the hot lane and in the cold one.
+    pub(crate) fn depths(&self) -> (usize, usize) {
+        let state = self.lock();
+        (state.lanes.used(Lane::Hot), state.lanes.used(Lane::Cold))
+    }
+
+    /// How many rows are in hand, seats of open transactions not counted.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().held.len()
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.lock().phase
+    }
+
+    /// Moves on to another phase. A closed hand stays closed.
+    pub(crate) fn enter(&self, phase: Phase) {
+        let mut state = self.lock();
+        if state.phase != Phase::Closed {
+            state.phase = phase;
+        }
+        drop(state);
+        self.wake_all();
+    }
+
+    /// Waits until a condition holds that only changes in the hand can bring about.
+    async fn until(&self, holds: impl Fn(&State) -> bool) {
+        loop {
+            let changed = self.settled.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if holds(&self.lock()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits until no row is in hand.
+    pub(crate) async fn empty(&self) {
+        self.until(|state| state.held.is_empty()).await;
+    }
+
+    /// Waits until no listener runs or will run, and no open transaction holds a seat.
+    pub(crate) async fn drained(&self) {
+        self.until(|state| state.running == 0 && state.lanes.is_empty() && state.short.is_empty())
+            .await;
+    }
+
+    fn wake_all(&self) {
+        self.work.notify_waiters();
+        self.work.notify_one();
+        self.results.notify_one();
+        self.room.notify_one();
+        self.leases.notify_one();
+        self.settled.notify_waiters();
+    }
+}
+
+impl State {
+    /// Takes out entries that wait, wherever they do.
+    fn extract(&mut self, matches: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+        let mut taken = self.lanes.extract(&matches);
+        for queue in self.groups.iter_mut().map(|group| &mut group.parked) {
+            let (out, kept) = std::mem::take(queue).into_iter().partition(&matches);
+            *queue = kept;
+            taken.extend::<VecDeque<Entry>>(out);
+        }
+        let (mut out, kept) = std::mem::take(&mut self.short).into_iter().partition(&matches);
+        self.short = kept;
+        taken.append(&mut out);
+        taken
+    }
+}

@@ -1,0 +1,112 @@
+//! What the recorder does.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use super::held::Stage;
+use super::{Hand, Lane};
+use crate::store::{Finish, Finished};
+
+/// What came of a batch of results.
+#[derive(Debug, Default)]
+pub(crate) struct Recorded {
+    /// How many rows had moved on.
+    pub(crate) stale: usize,
+    /// When the first of them is due again.
+    pub(crate) due_in: Option<Duration>,
+}
+
+impl Hand {
+    /// Waits until there is a result.
+    pub(crate) async fn result(&self) {
+        loop {
+            let woken = self.results.notified();
+            tokio::pin!(woken);
+            woken.as_mut().enable();
+            if !self.lock().results.is_empty() {
+                return;
+            }
+            woken.await;
+        }
+    }
+
+    /// Whether there is a result.
+    pub(crate) fn has_results(&self) -> bool {
+        !self.lock().results.is_empty()
+    }
+
+    /// Results to be recorded, under the latest tokens.
+    pub(crate) fn take_results(&self, most: usize) -> Vec<Finish> {
+        let mut state = self.lock();
+        let count = state.results.len().min(most);
+        let taken: Vec<_> = state.results.drain(..count).collect();
+        let batch: Vec<Finish> = taken
+            .into_iter()
+            .filter_map(|(sequence, result)| {
+                let token = state.held.get(&sequence)?.token;
+                Some(Finish { sequence, token, result })
+            })
+            .collect();
+        state.in_flight += batch.len();
+        batch
+    }
+
+    /// They could not be recorded; another time.
+    pub(crate) fn put_back(&self, batch: Vec<Finish>) {
+        let mut state = self.lock();
+        state.in_flight = state.in_flight.saturating_sub(batch.len());
+        for finish in batch.into_iter().rev() {
+            state.results.push_front((finish.sequence, finish.result));
+        }
+    }
+
+    /// They are durable, or stale: either way they are no longer in hand. A row that was claimed
+    /// again in the meantime begins anew if its result was applied, and is recorded again under its
+    /// new token if not.
+    pub(crate) fn recorded(&self, batch: Vec<Finish>, stale: &[i64]) -> Recorded {
+        let stale: HashSet<i64> = stale.iter().copied().collect();
+        let mut recorded = Recorded::default();
+        let mut state = self.lock();
+        state.in_flight = state.in_flight.saturating_sub(batch.len());
+        for Finish { sequence, token, result } in batch {
+            let is_stale = stale.contains(&sequence);
+            let Some(held) = state.held.get_mut(&sequence) else { continue };
+            let group = held.group;
+            if let Some(reclaimed) = held.reclaimed.take() {
+                if is_stale && held.token != token {
+                    state.results.push_back((sequence, result));
+                } else {
+                    held.stage = Stage::Queued;
+                    held.since = Instant::now();
+                    state.lanes.reserve(Lane::Cold);
+                    state.lanes.push(reclaimed.into_entry(sequence, group));
+                }
+                continue;
+            }
+            if is_stale {
+                recorded.stale += 1;
+            } else if let Finished::Retry { delay, .. } | Finished::Deferred { delay } = result {
+                recorded.due_in = Some(recorded.due_in.map_or(delay, |due| due.min(delay)));
+            }
+            let bytes = held.bytes;
+            state.held.remove(&sequence);
+            state.forget(group, bytes);
+        }
+        drop(state);
+        self.work.notify_one();
+        self.room.notify_one();
+        self.settled.notify_waiters();
+        recorded
+    }
+
+    /// Everything that has not started goes back to the table.
+    pub(crate) fn give_back_waiting(&self) {
+        let mut state = self.lock();
+        for entry in state.extract(|_| true) {
+            state.give_back(entry, Finished::Released);
+        }
+        drop(state);
+        self.results.notify_one();
+        self.settled.notify_waiters();
+    }
+}

@@ -1,0 +1,104 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::held::{Held, Stage};
+use super::{Entry, Hand, Lane, Phase};
+use crate::event::EventEnvelope;
+
+/// A place in the hot lane for a row that is about to be inserted. Dropping it frees the place.
+#[derive(Debug)]
+pub(crate) struct HotSeat {
+    hand: Arc<Hand>,
+    group: Option<usize>,
+    bytes: usize,
+    /// The lease counts from before the row was inserted.
+    anchor: Instant,
+    taken: bool,
+}
+
+/// Why there is no seat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoSeat {
+    /// The lane, the listener's share of it, or the memory budget is used up.
+    Full,
+    /// The listener is paused, or the node is not running.
+    Closed,
+}
+
+impl Hand {
+    /// A place for an event of so many bytes. `already` is how many its transaction has.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        bytes: usize,
+        group: Option<usize>,
+        already: usize,
+    ) -> Result<HotSeat, NoSeat> {
+        let mut state = self.lock();
+        if state.phase != Phase::Running {
+            return Err(NoSeat::Closed);
+        }
+        if already >= (self.limits.hot / 4).max(1)
+            || state.lanes.used(Lane::Hot) >= self.limits.hot
+            || state.bytes + bytes > self.limits.bytes
+        {
+            return Err(NoSeat::Full);
+        }
+        if let Some(group) = group.and_then(|group| state.groups.get_mut(group)) {
+            if group.paused_for(Instant::now()).is_some() {
+                return Err(NoSeat::Closed);
+            }
+            if group.room(self.limits.hot) == 0 {
+                return Err(NoSeat::Full);
+            }
+            group.held += 1;
+        }
+        state.lanes.reserve(Lane::Hot);
+        state.bytes += bytes;
+        drop(state);
+        let hand = Arc::clone(self);
+        Ok(HotSeat { hand, group, bytes, anchor: Instant::now(), taken: false })
+    }
+}
+
+impl HotSeat {
+    /// The row is committed: its event takes the place. `false` if the node has closed meanwhile;
+    /// the row must then be given back by the caller.
+    pub(crate) fn take(mut self, sequence: i64, envelope: EventEnvelope) -> bool {
+        let hand = Arc::clone(&self.hand);
+        let mut state = hand.lock();
+        if state.phase == Phase::Closed {
+            drop(state);
+            return false;
+        }
+        self.taken = true;
+        let held = Held {
+            token: 1,
+            event_id: Some(envelope.event_id()),
+            lease_until: self.anchor + hand.limits.lease,
+            since: Instant::now(),
+            stage: Stage::Queued,
+            bytes: self.bytes,
+            group: self.group,
+            reclaimed: None,
+        };
+        state.held.insert(sequence, held);
+        let entry = Entry { sequence, attempts: 0, envelope, group: self.group, lane: Lane::Hot };
+        state.lanes.push(entry);
+        drop(state);
+        hand.work.notify_one();
+        true
+    }
+}
+
+impl Drop for HotSeat {
+    fn drop(&mut self) {
+        if self.taken {
+            return;
+        }
+        let mut state = self.hand.lock();
+        state.lanes.free(Lane::Hot);
+        state.forget(self.group, self.bytes);
+        drop(state);
+        self.hand.settled.notify_waiters();
+    }
+}

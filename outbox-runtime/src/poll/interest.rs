@@ -1,0 +1,59 @@
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::listener::Listeners;
+use crate::store::{Backend, Store, Subscription};
+
+/// Which events to ask for.
+pub(crate) struct Interest {
+    listeners: Arc<Listeners>,
+    /// Every event, whether anybody listens or not.
+    everything: bool,
+    /// The last answer, and for which listeners it was.
+    last: Mutex<Option<(Vec<bool>, Subscription)>>,
+}
+
+impl Interest {
+    pub(crate) fn new(listeners: Arc<Listeners>, everything: bool) -> Self {
+        Self { listeners, everything, last: Mutex::new(None) }
+    }
+
+    pub(crate) fn group_of(&self, aggregate: &str, event: &str) -> Option<usize> {
+        self.listeners.position(aggregate, event)
+    }
+
+    /// The events of the listeners that are open; `None` if there is none.
+    pub(super) fn of_open<DB: Backend>(
+        &self,
+        store: &Store<DB>,
+        open: &[bool],
+    ) -> Option<Subscription> {
+        if self.everything {
+            return Some(Subscription::ALL);
+        }
+        if !open.contains(&true) {
+            return None;
+        }
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((mask, subscription)) = &*last
+            && mask == open
+        {
+            return Some(subscription.clone());
+        }
+        let chosen = self.listeners.iter().zip(open).filter(|(_, open)| **open);
+        let pairs = chosen.flat_map(|(listener, _)| listener.keys());
+        let subscription = store.subscribe(pairs);
+        *last = Some((open.to_vec(), subscription.clone()));
+        Some(subscription)
+    }
+
+    /// The events of every listener.
+    pub(crate) fn of_all<DB: Backend>(&self, store: &Store<DB>) -> Subscription {
+        store.subscribe(self.listeners.iter().flat_map(|listener| listener.keys()))
+    }
+
+    /// The events of one listener.
+    pub(super) fn of_one<DB: Backend>(&self, store: &Store<DB>, group: usize) -> Subscription {
+        let listener = self.listeners.get(group);
+        store.subscribe(listener.into_iter().flat_map(|listener| listener.keys()))
+    }
+}

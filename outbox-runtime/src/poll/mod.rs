@@ -1,0 +1,220 @@
+//! From the table to the cold lane.
+//!
+//! # Layout
+//! [`Poller`] claims one batch; `service` decides when, with `idle` and [`Wake`]; `floor` says from
+//! where on and `interest` which events. `renew` keeps what is in hand ours. `handler` is for those
+//! who want the claimed events themselves.
+
+mod floor;
+mod handler;
+mod idle;
+mod interest;
+mod renew;
+mod service;
+mod wake;
+
+pub use handler::{ClaimedEvent, PollerHandler};
+pub(crate) use interest::Interest;
+pub(crate) use renew::Renewer;
+pub(crate) use service::PollLoop;
+pub(crate) use wake::Wake;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Mutex;
+
+use crate::Error;
+use crate::hand::{Hand, Room};
+use crate::metrics::{MetricsExporter, Way};
+use crate::run::within;
+use crate::store::{
+    Backend, ClaimRequest, Claimed, Claims, Finished, Lease, Look, Quota, Store, Subscription,
+};
+use floor::Floors;
+
+/// Claims events.
+pub(crate) struct Poller<DB: Backend> {
+    pub(crate) store: Store<DB>,
+    pub(crate) hand: Arc<Hand>,
+    pub(crate) interest: Interest,
+    pub(crate) owner: Arc<str>,
+    pub(crate) metrics: Arc<dyn MetricsExporter>,
+    pub(crate) handler: Option<Arc<dyn PollerHandler>>,
+    /// The most rows in one claim.
+    pub(crate) batch: usize,
+    pub(crate) interval: Duration,
+    pub(crate) skip_recent: Duration,
+    pub(crate) patience: Duration,
+    /// One round at a time.
+    pub(crate) rounds: Mutex<Rounds>,
+}
+
+/// What one round leaves for the next.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds {
+    floors: Floors,
+    /// The average payload of the last claim, to guess how many rows the bytes have room for.
+    average: usize,
+}
+
+/// What a round has brought.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Polled {
+    pub(crate) rows: usize,
+    /// There is more.
+    full: bool,
+    /// There was no room.
+    starved: bool,
+    /// When a paused listener can be tried again.
+    next_probe: Option<Duration>,
+}
+
+/// After so many owners in a row were lost with an event, it is taken to be the reason.
+const MAX_TAKEOVERS: u32 = 5;
+
+impl<DB: Backend> Poller<DB> {
+    /// Looks when something is due.
+    async fn look(&self, sweep: bool) -> Result<Look, Error> {
+        let mut rounds = self.rounds.lock().await;
+        if sweep {
+            rounds.floors.drop();
+        }
+        let look = self.store.look(rounds.floors.fresh, rounds.floors.retried);
+        let look = within(self.patience, "looking for due events", look).await?;
+        rounds.floors.read(look.now);
+        Ok(look)
+    }
+
+    /// Claims one batch, if there is room for it.
+    pub(crate) async fn round(&self, sweep: bool) -> Result<Polled, Error> {
+        let mut rounds = self.rounds.lock().await;
+        if sweep {
+            rounds.floors.drop();
+        }
+        let room = self.hand.claimable();
+        let mut polled = Polled { next_probe: room.next_probe, ..Polled::default() };
+        for group in &room.probes {
+            polled.rows += self.probe(*group).await?;
+        }
+        let Some(rows) = self.batch_for(&room, rounds.average) else {
+            polled.starved = true;
+            return Ok(polled);
+        };
+        let Some(subscription) = self.interest.of_open(&self.store, &room.open) else {
+            return Ok(polled);
+        };
+        let floors = &mut rounds.floors;
+        // A share of their own, so that failing events cannot crowd out new ones, nor be crowded out.
+        let retried = (rows / 4).max(1);
+        let fresh = Quota { rows: rows.saturating_sub(retried).max(1), floor: floors.fresh };
+        let retried = Quota { rows: retried, floor: floors.retried };
+        let anchor = Instant::now();
+        let claims = self.claim(&subscription, fresh, retried, room.bytes).await?;
+        floors.raise(claims.fresh_until, claims.retried_until, anchor, self.skip_recent);
+        polled.full = claims.fresh_until.is_some() || claims.retried_until.is_some();
+        if !claims.rows.is_empty() {
+            let bytes: usize = claims.rows.iter().map(|row| row.envelope.payload().len()).sum();
+            rounds.average = bytes / claims.rows.len();
+        }
+        polled.rows += self.take_in(claims, anchor);
+        Ok(polled)
+    }
+
+    /// How many rows to ask for; `None` if it is not worth a statement.
+    fn batch_for(&self, room: &Room, average: usize) -> Option<usize> {
+        let capacity = self.handler.as_ref().map_or(usize::MAX, |own| own.available_capacity());
+        if room.lane < room.worthwhile(self.batch) || room.bytes == 0 || capacity == 0 {
+            return None;
+        }
+        let by_bytes = room.bytes / average.max(1);
+        Some(room.rows.min(self.batch).min(by_bytes).min(capacity).max(1))
+    }
+
+    /// One event for a listener whose pause is over.
+    async fn probe(&self, group: usize) -> Result<usize, Error> {
+        let subscription = self.interest.of_one(&self.store, group);
+        let (one, none) = (Quota { rows: 1, floor: None }, Quota::default());
+        self.hand.begin_probe(group);
+        let mut rows = 0;
+        for (fresh, retried) in [(none, one), (one, none)] {
+            let anchor = Instant::now();
+            let claims = self.claim(&subscription, fresh, retried, usize::MAX).await;
+            match claims {
+                Ok(claims) => rows += self.take_in(claims, anchor),
+                Err(error) => {
+                    self.hand.no_probe(group, Duration::ZERO);
+                    return Err(error);
+                }
+            }
+            if rows > 0 {
+                return Ok(rows);
+            }
+        }
+        self.hand.no_probe(group, self.interval);
+        Ok(0)
+    }
+
+    async fn claim(
+        &self,
+        subscription: &Subscription,
+        fresh: Quota,
+        retried: Quota,
+        bytes: usize,
+    ) -> Result<Claims, Error> {
+        let lease = Lease { owner: &self.owner, length: self.hand.lease() };
+        let skip_recent = self.skip_recent;
+        let request = ClaimRequest { lease, subscription, fresh, retried, bytes, skip_recent };
+        let begun = Instant::now();
+        let claims = within(self.patience, "claiming events", self.store.claim(request)).await?;
+        if !claims.rows.is_empty() {
+            self.metrics.claimed(claims.rows.len(), begun.elapsed());
+        }
+        Ok(claims)
+    }
+
+    fn take_in(&self, claims: Claims, anchor: Instant) -> usize {
+        for (sequence, token) in claims.excess {
+            self.hand.settle(sequence, token, Finished::Released);
+        }
+        for row in claims.undecodable {
+            tracing::error!(sequence = row.sequence, "a row cannot be read: {}", row.reason);
+            let dead = Finished::Dead { attempts: 0, error: row.reason.to_owned() };
+            self.hand.settle(row.sequence, row.token, dead);
+        }
+        let (lost, rows): (Vec<Claimed>, Vec<Claimed>) =
+            claims.rows.into_iter().partition(|row| row.takeovers >= MAX_TAKEOVERS);
+        for row in lost {
+            let error = format!("owner lost {} times", row.takeovers);
+            tracing::error!(event_id = %row.envelope.event_id(), error, "an event is dead");
+            let dead = Finished::Dead { attempts: row.attempts, error };
+            self.hand.settle(row.sequence, row.token, dead);
+        }
+        let count = rows.len();
+        if count > 0 {
+            self.metrics.enqueued(Way::Cold, count);
+        }
+        let rows = rows.into_iter().map(|row| {
+            let event = &row.envelope;
+            let group = self.interest.group_of(event.aggregate_type(), event.event_type());
+            (row, group)
+        });
+        match &self.handler {
+            None => self.hand.admit(rows.collect(), anchor),
+            Some(handler) => {
+                let mut going_on = true;
+                for (row, _) in rows {
+                    let attempts = row.attempts;
+                    let Some(entry) = self.hand.lend(row, anchor) else { continue };
+                    let claimed = ClaimedEvent::new(Arc::clone(&self.hand), entry);
+                    if going_on {
+                        going_on = handler.handle(claimed, attempts);
+                    } else {
+                        claimed.release();
+                    }
+                }
+            }
+        }
+        count
+    }
+}

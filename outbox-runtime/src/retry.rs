@@ -1,0 +1,102 @@
+//! When to try again.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Decides how long to wait after a failure.
+///
+/// ```
+/// # use outbox_runtime::{Backoff, RetryPolicy};
+/// # use std::time::Duration;
+/// let policy = Backoff::new(Duration::from_millis(200), Duration::from_secs(60));
+/// assert!(policy.delay(1) >= Duration::from_millis(100));
+/// assert!(policy.delay(1_000_000) <= Duration::from_secs(60));
+/// ```
+pub trait RetryPolicy: Send + Sync {
+    /// How long to wait after so many failures, the last one included.
+    fn delay(&self, failures: u32) -> Duration;
+}
+
+/// Twice as long after every failure, up to a limit, and spread so that events that failed together
+/// do not come back together: `min(max, base · 2^(failures - 1)) · U[0.5, 1.5)`, and never more than
+/// `max`.
+#[derive(Clone)]
+pub struct Backoff {
+    base: Duration,
+    max: Duration,
+    random: Random,
+}
+
+/// Numbers from 0 (included) to 1 (excluded).
+type Random = Arc<dyn Fn() -> f64 + Send + Sync>;
+
+impl Backoff {
+    /// After the first failure about `base`, and never longer than `max`.
+    pub fn new(base: Duration, max: Duration) -> Self {
+        Self { base, max, random: Arc::new(rand::random::<f64>) }
+    }
+
+    /// The same with a source of numbers from 0 to below 1, for tests.
+    #[must_use]
+    pub fn with_random(self, random: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
+        Self { random: Arc::new(random), ..self }
+    }
+
+    /// The same source with other limits.
+    pub(crate) fn between(&self, base: Option<Duration>, max: Option<Duration>) -> Self {
+        let (base, max) = (base.unwrap_or(self.base), max.unwrap_or(self.max));
+        Self { base, max, random: Arc::clone(&self.random) }
+    }
+}
+
+impl RetryPolicy for Backoff {
+    fn delay(&self, failures: u32) -> Duration {
+        backoff(self.base, self.max, failures, (self.random)())
+    }
+}
+
+impl fmt::Debug for Backoff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backoff").field("base", &self.base).field("max", &self.max).finish()
+    }
+}
+
+/// The delay after a number of failures; `random` is from 0 to below 1.
+pub(crate) fn backoff(base: Duration, max: Duration, failures: u32, random: f64) -> Duration {
+    let doublings = failures.saturating_sub(1).min(31);
+    let delay = base.saturating_mul(1 << doublings).min(max);
+    let spread = 0.5 + random.clamp(0.0, 1.0);
+    Duration::try_from_secs_f64(delay.as_secs_f64() * spread).unwrap_or(max).min(max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: Duration = Duration::from_millis(200);
+    const MAX: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn doubles_up_to_the_limit() {
+        let delays: Vec<u128> =
+            (1..=10).map(|failures| backoff(BASE, MAX, failures, 0.5).as_millis()).collect();
+        assert_eq!(delays, [200, 400, 800, 1600, 3200, 6400, 12800, 25600, 51200, 60000]);
+    }
+
+    #[test]
+    fn spreads_by_half_and_never_exceeds_the_limit() {
+        assert_eq!(backoff(BASE, MAX, 1, 0.0), Duration::from_millis(100));
+        assert_eq!(backoff(BASE, MAX, 2, 0.999_999).as_millis(), 599);
+        assert_eq!(backoff(BASE, MAX, 10, 0.999), MAX);
+        assert_eq!(backoff(BASE, MAX, 10, 0.0), MAX / 2);
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        let century = Duration::from_secs(100 * 365 * 24 * 3600);
+        assert_eq!(backoff(century, Duration::MAX, u32::MAX, 0.99), Duration::MAX);
+        assert_eq!(backoff(Duration::ZERO, MAX, u32::MAX, 0.99), Duration::ZERO);
+        assert_eq!(backoff(BASE, MAX, 0, 0.5), BASE);
+    }
+}

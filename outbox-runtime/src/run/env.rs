@@ -1,0 +1,129 @@
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::{Config, Mode};
+
+/// A variable of the environment that cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}", .faults.join("; "))]
+pub struct EnvError {
+    faults: Vec<String>,
+}
+
+impl EnvError {
+    /// What is wrong, variable by variable.
+    pub fn faults(&self) -> &[String] {
+        &self.faults
+    }
+}
+
+impl Config {
+    /// The variables that [`from_env`](Self::from_env) reads, and what each is.
+    pub const VARIABLES: &'static [(&'static str, &'static str)] = &[
+        ("OUTBOX_RELAY_ENABLED", "`false`: this process only writes"),
+        ("OUTBOX_RELAY_POLL_INTERVAL", "`poller.interval`"),
+        ("OUTBOX_RELAY_BATCH_SIZE", "`poller.batch_size`"),
+        ("OUTBOX_RELAY_LOCK_TTL", "`poller.lease`"),
+        ("OUTBOX_RELAY_MAX_ATTEMPTS", "`retry.max_attempts`"),
+        ("OUTBOX_CLEANER_ENABLED", "`purge.enabled`"),
+        ("OUTBOX_CLEANER_RETENTION", "`purge.retention`"),
+    ];
+
+    /// The defaults, changed by what the environment says. Durations are a whole number with a unit:
+    /// `500ms`, `30s`, `5m`, `1h`, `7d`. A variable that is not set changes nothing.
+    ///
+    /// # Errors
+    /// If a variable cannot be understood; it is named.
+    pub fn from_env() -> Result<Self, EnvError> {
+        Self::from_variables(|name| {
+            std::env::var_os(name)?.into_string().ok().or(Some(String::new()))
+        })
+    }
+
+    /// The same from any source of variables.
+    ///
+    /// # Errors
+    /// If a variable cannot be understood; it is named.
+    pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self, EnvError> {
+        let mut config = Self::default();
+        let mut reader = Reader { get, faults: Vec::new() };
+        if reader.read("OUTBOX_RELAY_ENABLED", "`true` or `false`", switch) == Some(false) {
+            config.mode = Mode::WriterOnly;
+        }
+        reader.set(&mut config.poller.interval, "OUTBOX_RELAY_POLL_INTERVAL", DURATION, duration);
+        reader.set(&mut config.poller.batch_size, "OUTBOX_RELAY_BATCH_SIZE", NUMBER, number);
+        reader.set(&mut config.poller.lease, "OUTBOX_RELAY_LOCK_TTL", DURATION, duration);
+        reader.set(&mut config.retry.max_attempts, "OUTBOX_RELAY_MAX_ATTEMPTS", NUMBER, number);
+        reader.set(
+            &mut config.purge.enabled,
+            "OUTBOX_CLEANER_ENABLED",
+            "`true` or `false`",
+            switch,
+        );
+        reader.set(&mut config.purge.retention, "OUTBOX_CLEANER_RETENTION", DURATION, duration);
+        if reader.faults.is_empty() { Ok(config) } else { Err(EnvError { faults: reader.faults }) }
+    }
+}
+
+const DURATION: &str = "a duration like `500ms`, `30s`, `5m`, `1h` or `7d`";
+const NUMBER: &str = "a whole number";
+
+struct Reader<G> {
+    get: G,
+    faults: Vec<String>,
+}
+
+impl<G: Fn(&str) -> Option<String>> Reader<G> {
+    fn read<T>(
+        &mut self,
+        name: &str,
+        expected: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        let text = (self.get)(name)?;
+        let value = parse(text.trim());
+        if value.is_none() {
+            self.faults.push(format!("{name} is {text:?}, which is not {expected}"));
+        }
+        value
+    }
+
+    fn set<T>(
+        &mut self,
+        place: &mut T,
+        name: &str,
+        expected: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) {
+        if let Some(value) = self.read(name, expected, parse) {
+            *place = value;
+        }
+    }
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Some(true),
+        "false" | "0" | "no" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
+    text.parse().ok()
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
+    let count: u64 = text[..digits].parse().ok()?;
+    let unit_millis = match &text[digits..] {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    count.checked_mul(unit_millis).map(Duration::from_millis)
+}

@@ -1,0 +1,111 @@
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use super::notify::Notices;
+use super::service::Seldom;
+use crate::event::EventEnvelope;
+use crate::hand::{Hand, HotSeat, NoSeat};
+use crate::listener::Listeners;
+use crate::metrics::{MetricsExporter, Way};
+use crate::poll::Wake;
+use crate::store::{Backend, Completion, Finish, Finished, Lease, Store};
+use crate::write::{Hot, Left, Seat, Seats};
+
+/// The straight way from a commit to a worker.
+pub(super) struct HotPath<DB: Backend> {
+    pub(super) hand: Arc<Hand>,
+    pub(super) listeners: Arc<Listeners>,
+    pub(super) owner: Arc<str>,
+    pub(super) wake: Arc<Wake>,
+    pub(super) notices: Option<Arc<Notices>>,
+    pub(super) metrics: Arc<dyn MetricsExporter>,
+    /// Whether there are seats at all.
+    pub(super) straight: bool,
+    /// Whether events that nobody listens to get one, to be marked dead.
+    pub(super) unroutable_dead: bool,
+    /// The application's own connections: they outlive the relay's.
+    pub(super) store: Store<DB>,
+    pub(super) runtime: Handle,
+    pub(super) full: Seldom,
+}
+
+impl<DB: Backend> fmt::Debug for HotPath<DB> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HotPath").field("owner", &self.owner).finish_non_exhaustive()
+    }
+}
+
+impl<DB: Backend> Seats for HotPath<DB> {
+    fn reserve(&self, event: &EventEnvelope, already: usize) -> Option<Seat> {
+        if !self.straight {
+            return None;
+        }
+        if event.delay().is_some() {
+            self.metrics.enqueued(Way::HotSkippedDelayed, 1);
+            return None;
+        }
+        let group = self.listeners.position(event.aggregate_type(), event.event_type());
+        if group.is_none() && !self.unroutable_dead {
+            return None;
+        }
+        match self.hand.reserve(event.payload().len(), group, already) {
+            Ok(seat) => Some(Seat::new(seat)),
+            Err(NoSeat::Closed) => None,
+            Err(NoSeat::Full) => {
+                self.metrics.enqueued(Way::HotDropped, 1);
+                if self.full.is_time() {
+                    tracing::warn!("the hot lane is full; the poller delivers what does not fit");
+                }
+                None
+            }
+        }
+    }
+
+    fn lease(&self) -> Lease<'_> {
+        Lease { owner: &self.owner, length: self.hand.lease() }
+    }
+
+    fn committed(&self, hot: Vec<Hot>, left: Left) {
+        if !hot.is_empty() {
+            self.metrics.enqueued(Way::Hot, hot.len());
+        }
+        let late: Vec<i64> = hot
+            .into_iter()
+            .filter_map(|Hot { seat, sequence, envelope }| {
+                let seat = seat.into_inner::<HotSeat>()?;
+                (!seat.take(sequence, envelope)).then_some(sequence)
+            })
+            .collect();
+        if !late.is_empty() {
+            self.release(late);
+        }
+        if left.due > 0 {
+            self.wake.due();
+        }
+        if left.delayed > 0 {
+            self.wake.look();
+        }
+        if let (true, Some(notices)) = (left.due + left.delayed > 0, &self.notices) {
+            notices.call();
+        }
+    }
+}
+
+impl<DB: Backend> HotPath<DB> {
+    /// The node was shut down between the insert and the end of the commit: the rows bear its name,
+    /// and nobody else will give them back.
+    fn release(&self, late: Vec<i64>) {
+        let (store, owner) = (self.store.clone(), Arc::clone(&self.owner));
+        self.runtime.spawn(async move {
+            let given_back: Vec<Finish> = late
+                .into_iter()
+                .map(|sequence| Finish { sequence, token: 1, result: Finished::Released })
+                .collect();
+            if let Err(error) = store.finish(&owner, &given_back, Completion::Keep).await {
+                tracing::warn!(%error, "events committed after the shutdown wait for their lease");
+            }
+        });
+    }
+}

@@ -1,0 +1,32 @@
+//! Starting it, running it, stopping it.
+//!
+//! # Layout
+//! [`Builder`] gathers what is wanted, `start` checks it and puts the parts together, [`Outbox`] is
+//! the handle. `relay` is what runs: the loops and how they are stopped. `hot` is the straight way
+//! from a commit to a worker. Every loop is a `service`. `config` has the numbers with their defaults, `lint`
+//! warns of set-ups that will hurt, `pool` makes the relay's own connections, `sample` and `notify`
+//! are small loops.
+
+mod builder;
+mod config;
+mod env;
+mod hot;
+mod lint;
+mod notify;
+mod outbox;
+mod pool;
+mod purge;
+mod relay;
+mod sample;
+mod service;
+mod start;
+
+pub use builder::Builder;
+pub use config::{
+    Config, ConfigFault, DispatcherConfig, Mode, PollerConfig, PurgeConfig, RetryConfig, Unroutable,
+};
+pub use env::EnvError;
+pub use outbox::Outbox;
+pub use start::{StartError, StartFault};
+
+pub(crate) use service::{Service, within};

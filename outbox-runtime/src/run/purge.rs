@@ -1,0 +1,49 @@
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use super::PurgeConfig;
+use super::service::Service;
+use crate::Error;
+use crate::store::{Backend, Store};
+
+/// Deletes what is done, in small batches.
+pub(super) struct Purger<DB: Backend> {
+    pub(super) store: Store<DB>,
+    pub(super) config: PurgeConfig,
+    pub(super) next: Instant,
+}
+
+const BATCH: u32 = 500;
+/// Others want to write as well.
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl<DB: Backend> Service for Purger<DB> {
+    const NAME: &'static str = "purge";
+
+    async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            () = tokio::time::sleep_until(self.next.into()) => {}
+        }
+        let (mut done, mut dead) = (0, 0);
+        while !stop.is_cancelled() {
+            let deleted_done = self.store.purge_done(self.config.retention, BATCH).await?;
+            let deleted_dead = match self.config.dead_retention {
+                Some(age) => self.store.purge_dead(age, BATCH).await?,
+                None => 0,
+            };
+            done += deleted_done;
+            dead += deleted_dead;
+            if deleted_done.max(deleted_dead) < u64::from(BATCH) {
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        if done + dead > 0 {
+            tracing::info!(done, dead, "purged");
+        }
+        self.next = Instant::now() + self.config.interval;
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::Pool;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::service::Services;
+use crate::Error;
+use crate::dispatch::Recorder;
+use crate::hand::{Hand, Phase};
+use crate::poll::{Poller, Wake};
+use crate::store::Backend;
+
+/// What delivers: the loops, and how they are stopped.
+pub(super) struct Relay<DB: Backend> {
+    pub(super) hand: Arc<Hand>,
+    pub(super) poller: Arc<Poller<DB>>,
+    pub(super) wake: Arc<Wake>,
+    pub(super) recorder: Arc<Recorder<DB>>,
+    /// Those that bring in new work.
+    pub(super) sources: Services,
+    pub(super) workers: Services,
+    /// Those that must go on until the last listener has ended.
+    pub(super) keepers: Services,
+    /// Cancels the listeners that still run.
+    pub(super) cancel: CancellationToken,
+    pub(super) drain_timeout: Duration,
+    /// The relay's own connections, if it has any.
+    pub(super) own_pool: Option<Pool<DB>>,
+    /// Whether it has been shut down, and how that ended.
+    pub(super) ended: Mutex<Option<bool>>,
+}
+
+/// How long cancelled listeners may take to notice, and results to be recorded at the end.
+const LAST_MOMENTS: Duration = Duration::from_secs(5);
+
+impl<DB: Backend> Relay<DB> {
+    /// Nothing new is started, and what has not started goes back to the table.
+    pub(super) fn pause(&self) {
+        self.hand.enter(Phase::Paused);
+        self.hand.give_back_waiting();
+    }
+
+    pub(super) fn resume(&self) {
+        self.hand.enter(Phase::Running);
+        self.wake.sweep();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self.hand.phase(), Phase::Draining | Phase::Closed)
+    }
+
+    /// Waits until nothing is in hand and nothing is due.
+    pub(super) async fn drained(&self) -> Result<(), Error> {
+        loop {
+            self.hand.empty().await;
+            match self.hand.phase() {
+                Phase::Paused => return Ok(()),
+                Phase::Draining | Phase::Closed => return Err(Error::Closed),
+                Phase::Running => {}
+            }
+            let polled = self.poller.round(true).await?;
+            if polled.rows == 0 && self.hand.len() == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Stops in good order: no row stays locked.
+    pub(super) async fn shutdown(&self) -> Result<(), Error> {
+        let mut ended = self.ended.lock().await;
+        if let Some(clean) = *ended {
+            return if clean { Ok(()) } else { Err(Error::Closed) };
+        }
+        // A shutdown that is cancelled half-way can be called again.
+        self.hand.enter(Phase::Draining);
+        self.sources.stop().await;
+        let _ = tokio::time::timeout(self.drain_timeout, self.hand.drained()).await;
+        self.cancel.cancel();
+        let _ = tokio::time::timeout(LAST_MOMENTS, self.workers.stop()).await;
+        self.hand.give_back_waiting();
+        self.hand.enter(Phase::Closed);
+        self.keepers.stop().await;
+        let flushed = self.flush().await;
+        if let Some(pool) = &self.own_pool {
+            // Not for ever: a connection may be half open.
+            let _ = tokio::time::timeout(LAST_MOMENTS, pool.close()).await;
+        }
+        *ended = Some(flushed.is_ok());
+        flushed
+    }
+
+    /// Records what is left.
+    async fn flush(&self) -> Result<(), Error> {
+        let deadline = Instant::now() + LAST_MOMENTS;
+        loop {
+            match self.recorder.record().await {
+                Ok(()) if self.hand.has_results() => {}
+                Ok(()) => return Ok(()),
+                Err(error) if Instant::now() >= deadline => return Err(error),
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The one shape of everything that runs in the background.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::Error;
+use crate::caught::caught;
+use crate::retry::backoff;
+
+/// A loop. It survives every error and panic, waits longer after each, and logs them sparingly.
+pub(crate) trait Service: Send + 'static {
+    /// What it is called in the log.
+    const NAME: &'static str;
+
+    /// Waits for something to do and does it. When `stop` is cancelled it stops waiting, but does not
+    /// leave a statement half-way.
+    fn turn(&mut self, stop: &CancellationToken) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+/// Some loops that are stopped and waited for together.
+#[derive(Debug, Clone)]
+pub(crate) struct Services {
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    runtime: Handle,
+}
+
+impl Services {
+    /// None yet. They also stop when `parent` is cancelled.
+    pub(crate) fn new(parent: &CancellationToken, runtime: Handle) -> Self {
+        Self { tasks: TaskTracker::new(), stop: parent.child_token(), runtime }
+    }
+
+    pub(crate) fn start<S: Service>(&self, service: S) {
+        self.tasks.spawn_on(run(service, self.stop.clone()), &self.runtime);
+    }
+
+    /// Stops them, and waits until they have ended.
+    pub(crate) async fn stop(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+async fn run<S: Service>(mut service: S, stop: CancellationToken) {
+    let mut trouble = Trouble::new(S::NAME);
+    while !stop.is_cancelled() {
+        match caught(service.turn(&stop)).await {
+            Ok(Ok(())) => trouble.over(),
+            Ok(Err(error)) => trouble.wait(&chain(&error), &stop).await,
+            Err(_) => trouble.wait("it panicked", &stop).await,
+        }
+    }
+}
+
+/// An error and what caused it.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// Says when it is time to log something again that happens all the time.
+#[derive(Debug, Default)]
+pub(crate) struct Seldom(Mutex<Option<Instant>>);
+
+impl Seldom {
+    /// At most one line in this time.
+    const QUIET: Duration = Duration::from_secs(30);
+
+    /// Whether the last time was long ago.
+    pub(crate) fn is_time(&self) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_time = last.is_none_or(|last| last.elapsed() >= Self::QUIET);
+        if is_time {
+            *last = Some(Instant::now());
+        }
+        is_time
+    }
+}
+
+/// The failures of a loop in a row.
+#[derive(Debug)]
+struct Trouble {
+    name: &'static str,
+    failures: u32,
+    seldom: Seldom,
+    told: bool,
+}
+
+impl Trouble {
+    const FIRST_PAUSE: Duration = Duration::from_millis(50);
+    const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+    fn new(name: &'static str) -> Self {
+        Self { name, failures: 0, seldom: Seldom::default(), told: false }
+    }
+
+    async fn wait(&mut self, error: &str, stop: &CancellationToken) {
+        self.failures = self.failures.saturating_add(1);
+        if self.seldom.is_time() {
+            self.told = true;
+            tracing::error!(
+                service = self.name,
+                failures = self.failures,
+                error,
+                "failed; trying again"
+            );
+        }
+        let pause = backoff(Self::FIRST_PAUSE, Self::LONGEST_PAUSE, self.failures, rand::random());
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stop.cancelled() => {}
+        }
+    }
+
+    fn over(&mut self) {
+        if self.told {
+            tracing::info!(service = self.name, failures = self.failures, "works again");
+        }
+        self.failures = 0;
+        self.told = false;
+    }
+}
+
+/// Bounds a statement on our side, in case the server's answer never comes.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    doing: &'static str,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(result) => result,
+        Err(_) => Err(Error::TimedOut { doing, after: limit }),
+    }
+}

@@ -1,0 +1,64 @@
+use super::{Backend, Store};
+use crate::Error;
+
+impl<DB: Backend> Store<DB> {
+    /// What will hurt sooner or later: a missing index, an encoding, a read-only server.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn warnings(&self) -> Result<Vec<&'static str>, Error> {
+        let mut warnings = Vec::new();
+        for (test, text) in &self.sql.warnings {
+            if self.number("checking the database", test.clone(), vec![]).await? == Some(1) {
+                warnings.push(*text);
+            }
+        }
+        Ok(warnings)
+    }
+
+    /// Whether the database lives in the memory of this process, where only one connection reaches
+    /// it.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn is_in_memory(&self) -> Result<bool, Error> {
+        match &self.sql.in_memory {
+            Some(test) => {
+                Ok(self.number("checking the database", test.clone(), vec![]).await? == Some(1))
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Whether the database can call those who wait for events.
+    pub fn can_notify(&self) -> bool {
+        self.sql.notify.is_some()
+    }
+
+    /// Calls those who wait for events of this table.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn notify(&self) -> Result<(), Error> {
+        match &self.sql.notify {
+            Some(sql) => {
+                let args = vec![self.channel().into()];
+                self.rows("notifying other nodes", sql.clone(), args).await.map(drop)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Tells whenever somebody calls; until the connection fails.
+    ///
+    /// # Errors
+    /// When it does.
+    pub async fn listen(&self, heard: &(dyn Fn() + Send + Sync)) -> Result<(), Error> {
+        let listening = DB::listen(&self.pool, &self.channel(), heard).await;
+        listening.map_err(Error::database("listening for other nodes"))
+    }
+
+    fn channel(&self) -> String {
+        self.table.derived("wake")
+    }
+}

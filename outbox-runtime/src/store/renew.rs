@@ -1,0 +1,78 @@
+use sqlx::Connection;
+
+use super::batch::{Arg, Batch, Cell};
+use super::dialect::Locking;
+use super::row::{sequences, span};
+use super::{Backend, Lease, Store, lending, retrying};
+use crate::Error;
+
+impl<DB: Backend> Store<DB> {
+    /// Extends the lease of rows that are queued or running here. Gives those that were extended;
+    /// a row that is missing was lost, or is being marked at this very moment.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn renew(&self, lease: Lease<'_>, held: &[(i64, i64)]) -> Result<Vec<i64>, Error> {
+        if held.is_empty() {
+            return Ok(Vec::new());
+        }
+        let _pass = self.gate.pass().await;
+        match DB::DIALECT.renew {
+            Locking::AtOnce(_) => {
+                retrying!(DB, "renewing leases", self.renew_at_once(lease, held).await)
+            }
+            Locking::LockThenUpdate { .. } => {
+                retrying!(DB, "renewing leases", self.lock_then_renew(lease, held).await)
+            }
+        }
+    }
+
+    async fn renew_at_once(&self, lease: Lease<'_>, held: &[(i64, i64)]) -> sqlx::Result<Vec<i64>> {
+        let rows = self.rows_once(self.sql.renew.clone(), self.renewal(lease, held)).await?;
+        Ok(sequences::<DB>(&rows))
+    }
+
+    async fn lock_then_renew(
+        &self,
+        lease: Lease<'_>,
+        held: &[(i64, i64)],
+    ) -> sqlx::Result<Vec<i64>> {
+        lending!(self, connection => self.lock_then_renew_on(connection, lease, held).await)
+    }
+
+    async fn lock_then_renew_on(
+        &self,
+        connection: &mut DB::Connection,
+        lease: Lease<'_>,
+        held: &[(i64, i64)],
+    ) -> sqlx::Result<Vec<i64>> {
+        let mut work = connection.begin_with(self.sql.begin_work.clone()).await?;
+        let args = self.renewal(lease, held);
+        let rows = DB::fetch(&mut work, self.sql.renew.clone(), args).await?;
+        let renewed = sequences::<DB>(&rows);
+        if let (false, Some(update)) = (renewed.is_empty(), &self.sql.renew_update) {
+            let length = span(lease.length);
+            let rows = renewed.iter().map(|row| [Cell::Int(Some(*row)), Cell::Int(Some(length))]);
+            let args = Batch::new(rows).into_args(DB::DIALECT.arrays);
+            DB::execute(&mut work, update.clone(), args).await?;
+        }
+        work.commit().await?;
+        Ok(renewed)
+    }
+
+    fn renewal(&self, lease: Lease<'_>, held: &[(i64, i64)]) -> Vec<Arg> {
+        let length = span(lease.length);
+        if DB::DIALECT.arrays {
+            let rows =
+                held.iter().map(|(row, token)| [Cell::Int(Some(*row)), Cell::Int(Some(*token))]);
+            let mut args = Batch::new(rows).into_args(true);
+            args.extend([lease.owner.into(), length.into()]);
+            return args;
+        }
+        let rows = held.iter().map(|(row, token)| {
+            let owner = Cell::Text(Some(lease.owner.to_owned()));
+            [Cell::Int(Some(*row)), Cell::Int(Some(*token)), owner, Cell::Int(Some(length))]
+        });
+        Batch::new(rows).into_args(false)
+    }
+}
