@@ -32,6 +32,9 @@ pub trait TestDatabase: Backend + HasStatementCache {
     /// What a plan must not contain: a sort, or a scan of the whole table.
     const COSTLY: &'static [&'static str];
 
+    /// What a plan says that looks up rows by their primary key.
+    const BY_KEY: &'static str;
+
     /// Fills a table with rows `{from}` to `{to}`, of event type `{type}` and status `{status}`, all
     /// due and ended two days ago, a microsecond apart.
     const FILL: &'static str;
@@ -56,6 +59,7 @@ impl TestDatabase for Sqlite {
     const EXPLAIN: &'static str = "EXPLAIN QUERY PLAN ";
     const PLAN_COLUMN: usize = 3;
     const COSTLY: &'static [&'static str] = &["TEMP B-TREE", "SCAN outbox_event\n", "SCAN row\n"];
+    const BY_KEY: &'static str = "INTEGER PRIMARY KEY";
     const FILL: &'static str = "WITH RECURSIVE n(i) AS (VALUES ({from}) UNION ALL SELECT i + 1 \
         FROM n WHERE i < {to}) INSERT INTO {table} (event_id, event_type, aggregate_type, payload, \
         status, available_at, created_at, done_at) SELECT 'e' || i, '{type}', 'Order', '{}', {status}, \
@@ -86,6 +90,7 @@ impl TestDatabase for Postgres {
     const EXPLAIN: &'static str = "EXPLAIN ";
     const PLAN_COLUMN: usize = 0;
     const COSTLY: &'static [&'static str] = &["Sort", "Seq Scan on outbox_event"];
+    const BY_KEY: &'static str = "outbox_event_pkey";
     const FILL: &'static str = "INSERT INTO {table} (event_id, event_type, aggregate_type, payload, \
         status, available_at, created_at, done_at) SELECT 'e' || i, '{type}', 'Order', '{}', {status}, \
         t, t, t FROM (SELECT i, now() - interval '2 days' + i * interval '1 microsecond' AS t \
@@ -110,6 +115,7 @@ impl TestDatabase for MySql {
     const EXPLAIN: &'static str = "EXPLAIN FORMAT=JSON ";
     const PLAN_COLUMN: usize = 0;
     const COSTLY: &'static [&'static str] = &["filesort", "\"access_type\": \"ALL\""];
+    const BY_KEY: &'static str = "\"key\": \"PRIMARY\"";
     const FILL: &'static str = "INSERT INTO {table} (event_id, event_type, aggregate_type, payload, \
         status, available_at, created_at, done_at) WITH d AS (SELECT 0 AS n UNION ALL SELECT 1 \
         UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL \

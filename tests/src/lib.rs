@@ -8,10 +8,12 @@
 )]
 
 mod database;
+mod heard;
 mod recorder;
 mod table;
 
 pub use database::{Fresh, TestDatabase};
+pub use heard::{Call, Heard, eventually};
 pub use recorder::Recorder;
 pub use table::{Row, Rows, event, lease};
 

@@ -40,6 +40,7 @@ impl Listener {
         place: Place,
         aggregate: &AggregateName,
         event: &EventName,
+        options: ListenerOptions,
         listener: F,
     ) -> Self
     where
@@ -51,7 +52,7 @@ impl Listener {
             place,
             aggregates: names(aggregate.as_str(), &[]),
             events: names(event.as_str(), &[]),
-            options: ListenerOptions::DEFAULT,
+            options,
             needs: Vec::new(),
             states: Arc::default(),
             call: Box::new(move |delivery| {

@@ -49,27 +49,32 @@ impl ListenerOptions {
         concurrency: None,
     };
 
-    #[doc(hidden)]
+    /// So many failures until the event goes dead.
+    #[must_use]
     pub const fn max_attempts(self, attempts: u32) -> Self {
         Self { max_attempts: Some(attempts), ..self }
     }
 
-    #[doc(hidden)]
+    /// This delay after the first failure.
+    #[must_use]
     pub const fn retry_base(self, delay: Duration) -> Self {
         Self { retry_base: Some(delay), ..self }
     }
 
-    #[doc(hidden)]
+    /// At most this delay between two attempts.
+    #[must_use]
     pub const fn retry_max(self, delay: Duration) -> Self {
         Self { retry_max: Some(delay), ..self }
     }
 
-    #[doc(hidden)]
+    /// A call may take this long.
+    #[must_use]
     pub const fn timeout(self, timeout: Timeout) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
 
-    #[doc(hidden)]
+    /// So many calls may run at once.
+    #[must_use]
     pub const fn concurrency(self, calls: u32) -> Self {
         Self { concurrency: Some(calls), ..self }
     }

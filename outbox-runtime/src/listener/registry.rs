@@ -4,7 +4,8 @@ use std::sync::Arc;
 use super::entry::{EventTypeEntry, ListenerEntry};
 use super::extract::States;
 use super::{
-    Delivery, IntoOutcome, Listener, Listeners, Place, RegistryError, RegistryFault, Result,
+    Delivery, IntoOutcome, Listener, ListenerOptions, Listeners, Place, RegistryError,
+    RegistryFault, Result,
 };
 use crate::event::kind::{EventInfo, SingleAggregate};
 use crate::event::{EventName, Global, IntoAggregateName};
@@ -104,7 +105,30 @@ impl ListenerRegistry {
     /// Adds a listener for an event of an aggregate.
     #[track_caller]
     pub fn register_for<F, Fut>(
+        self,
+        aggregate: impl IntoAggregateName,
+        event: impl Into<String>,
+        listener: F,
+    ) -> Self
+    where
+        F: Fn(Delivery) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        self.register_with(ListenerOptions::DEFAULT, aggregate, event, listener)
+    }
+
+    /// Adds a listener that says something about its own treatment.
+    ///
+    /// ```
+    /// # use outbox_runtime::listener::{Delivery, ListenerOptions, ListenerRegistry};
+    /// let options = ListenerOptions::DEFAULT.concurrency(1).max_attempts(3);
+    /// let registry = ListenerRegistry::new()
+    ///     .register_with(options, "Order", "Paid", |_: Delivery| async {});
+    /// ```
+    #[track_caller]
+    pub fn register_with<F, Fut>(
         mut self,
+        options: ListenerOptions,
         aggregate: impl IntoAggregateName,
         event: impl Into<String>,
         listener: F,
@@ -119,7 +143,8 @@ impl ListenerRegistry {
         let aggregate = aggregate.into_aggregate_name().map_err(&mut usable);
         let event = EventName::new(event.into()).map_err(&mut usable);
         if let (Ok(aggregate), Ok(event)) = (aggregate, event) {
-            self.listeners.push(Listener::from_closure(place, &aggregate, &event, listener));
+            let listener = Listener::from_closure(place, &aggregate, &event, options, listener);
+            self.listeners.push(listener);
         }
         self
     }

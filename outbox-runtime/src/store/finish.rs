@@ -131,7 +131,7 @@ enum Absent {
     Stale,
 }
 
-fn updates(results: &[&Finish], owner: &str, arrays: bool) -> Vec<Arg> {
+pub(super) fn updates(results: &[&Finish], owner: &str, arrays: bool) -> Vec<Arg> {
     let rows = results.iter().map(|finish| {
         let (mark, attempts, wait, error) = match &finish.result {
             Finished::Done => (1, None, Duration::ZERO, None),
@@ -158,7 +158,7 @@ fn updates(results: &[&Finish], owner: &str, arrays: bool) -> Vec<Arg> {
     args
 }
 
-fn deletions(results: &[&Finish], owner: &str, arrays: bool) -> Vec<Arg> {
+pub(super) fn deletions(results: &[&Finish], owner: &str, arrays: bool) -> Vec<Arg> {
     let rows = results
         .iter()
         .map(|finish| [Cell::Int(Some(finish.sequence)), Cell::Int(Some(finish.token))]);

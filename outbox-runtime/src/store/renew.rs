@@ -60,7 +60,7 @@ impl<DB: Backend> Store<DB> {
         Ok(renewed)
     }
 
-    fn renewal(&self, lease: Lease<'_>, held: &[(i64, i64)]) -> Vec<Arg> {
+    pub(super) fn renewal(&self, lease: Lease<'_>, held: &[(i64, i64)]) -> Vec<Arg> {
         let length = span(lease.length);
         if DB::DIALECT.arrays {
             let rows =

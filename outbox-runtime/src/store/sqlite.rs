@@ -1,4 +1,7 @@
 //! SQLite: one writer at a time. Batches travel as one JSON text, times as integer microseconds.
+//!
+//! `+status`: without the sign the planner would look up the status instead of the batch's own rows, and
+//! walk everything that is pending.
 
 use super::backend::backend;
 use super::dialect::{Dialect, Locking, MISSING_INDEX, READ_ONLY};
@@ -60,14 +63,14 @@ pub(super) const DIALECT: Dialect = Dialect {
             FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS owner, \
                 value ->> 3 AS lease, value ->> 4 AS lost FROM json_each($1)) AS ours \
             WHERE row.sequence = ours.sequence AND row.claim_token = ours.token \
-                AND row.status IN (0, 2)",
+                AND +row.status IN (0, 2)",
     },
     renew: Locking::AtOnce(
         "UPDATE {table} AS row SET available_at = {now} + ours.lease \
         FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS owner, \
             value ->> 3 AS lease FROM json_each($1)) AS ours \
         WHERE row.sequence = ours.sequence AND row.claim_token = ours.token \
-            AND row.locked_by = ours.owner AND row.status IN (0, 2) RETURNING sequence",
+            AND row.locked_by = ours.owner AND +row.status IN (0, 2) RETURNING sequence",
     ),
     finish: "\
         UPDATE {table} AS row SET \
@@ -82,9 +85,9 @@ pub(super) const DIALECT: Dialect = Dialect {
             value ->> 3 AS attempts, value ->> 4 AS wait, value ->> 5 AS error \
             FROM json_each($1)) AS outcome \
         WHERE row.sequence = outcome.sequence AND row.claim_token = outcome.token \
-            AND row.locked_by = $2 AND row.status IN (0, 2)",
+            AND row.locked_by = $2 AND +row.status IN (0, 2)",
     delete_done: "\
-        DELETE FROM {table} WHERE status IN (0, 2) AND (sequence, claim_token) IN ( \
+        DELETE FROM {table} WHERE +status IN (0, 2) AND (sequence, claim_token) IN ( \
             SELECT value ->> 0, value ->> 1 FROM json_each($1)) AND locked_by = $2",
     states: "\
         SELECT sequence, claim_token, locked_by FROM {table} \

@@ -3,7 +3,10 @@ use std::time::{Duration, SystemTime};
 use sqlx::SqlStr;
 
 use super::batch::Arg;
-use super::{Backend, ClaimRequest, DeadFilter, Lease, Quota, Store, Subscription, row};
+use super::{
+    Backend, ClaimRequest, DeadFilter, Finish, Finished, Lease, Quota, Store, Subscription, finish,
+    row,
+};
 use crate::Error;
 
 /// How an outbox stands. Counts are read from indexes and go up to 100,000 each.
@@ -84,6 +87,29 @@ impl<DB: Backend> Store<DB> {
         let purges = self.sql.purge_done.iter().chain(&self.sql.purge_dead);
         bounded.extend(purges.map(|sql| ("purge", sql.clone(), age())));
         bounded
+    }
+
+    /// The statements that must go from a batch to its rows by their key, and arguments to explain
+    /// them with.
+    #[doc(hidden)]
+    pub fn by_key(&self) -> Vec<(&'static str, SqlStr, Vec<Arg>)> {
+        let lease = Lease { owner: "explain", length: Duration::from_secs(30) };
+        let done = Finish { sequence: 7, token: 1, result: Finished::Done };
+        let arrays = DB::DIALECT.arrays;
+        let mut by_key = vec![
+            ("renew", self.sql.renew.clone(), self.renewal(lease, &[(7, 1)])),
+            ("finish", self.sql.finish.clone(), finish::updates(&[&done], "explain", arrays)),
+            (
+                "delete",
+                self.sql.delete_done.clone(),
+                finish::deletions(&[&done], "explain", arrays),
+            ),
+        ];
+        if let Some(update) = &self.sql.claim_update {
+            let batch = Arg::from("[[7, 1, \"explain\", 1, 0]]");
+            by_key.push(("claim update", update.clone(), vec![batch]));
+        }
+        by_key
     }
 
     /// The database's clock.

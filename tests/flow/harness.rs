@@ -1,0 +1,117 @@
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use outbox::{
+    Builder, Delivery, DispatchResult, EventEnvelope, ListenerRegistry, MetricsExporter, Outbox,
+    Stats, Way,
+};
+use outbox_tests::{Fresh, Heard, Row, Rows, TestDatabase, event};
+
+/// Longer than any test: what happens in spite of it happens by itself.
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Listeners that remember every call of events `A`, `B` and `C` of `Order`.
+pub(crate) fn listening(heard: &Heard) -> ListenerRegistry {
+    ["A", "B", "C"].into_iter().fold(ListenerRegistry::new(), |registry, name| {
+        let heard = heard.clone();
+        registry.register_for("Order", name, move |delivery: Delivery| {
+            heard.note(&delivery);
+            async {}
+        })
+    })
+}
+
+/// An outbox whose poller does nothing by itself for an hour.
+pub(crate) fn quiet<DB: TestDatabase>(db: &Fresh<DB>, registry: ListenerRegistry) -> Builder<DB> {
+    outbox::builder(db.pool.clone()).listeners(registry).poll_interval(HOUR)
+}
+
+/// Writes events in one transaction.
+pub(crate) async fn write<DB: TestDatabase>(outbox: &Outbox<DB>, events: &[EventEnvelope]) {
+    let mut tx = outbox.begin().await.unwrap();
+    tx.write_all(events.iter().cloned()).unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// Inserts a row that is due, as another process would.
+pub(crate) async fn insert_due<DB: TestDatabase>(
+    db: &Fresh<DB>,
+    outbox: &Outbox<DB>,
+    names: &[&str],
+) -> Vec<i64> {
+    let events: Vec<EventEnvelope> = names.iter().map(|name| event(name)).collect();
+    let inserted = (db, outbox.store()).insert_due(&events).await;
+    inserted.into_iter().map(|inserted| inserted.sequence).collect()
+}
+
+/// The first row.
+pub(crate) async fn first_row<DB: TestDatabase>(db: &Fresh<DB>, outbox: &Outbox<DB>) -> Row {
+    let sequence = db.number("SELECT MIN(sequence) FROM outbox_event").await;
+    (db, outbox.store()).row(sequence).await
+}
+
+/// How many rows have a status.
+pub(crate) async fn with_status<DB: TestDatabase>(db: &Fresh<DB>, status: u8) -> i64 {
+    db.number(format!("SELECT COUNT(*) FROM outbox_event WHERE status = {status}")).await
+}
+
+/// How many rows somebody has locked.
+pub(crate) async fn locked<DB: TestDatabase>(db: &Fresh<DB>) -> i64 {
+    db.number("SELECT COUNT(locked_by) FROM outbox_event").await
+}
+
+/// Counts what it is told.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Counted(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    ways: Mutex<Vec<(Way, usize)>>,
+    results: Mutex<Vec<(String, DispatchResult)>>,
+    stale: AtomicUsize,
+    lost: AtomicUsize,
+    tables: Mutex<Vec<Stats>>,
+}
+
+impl Counted {
+    pub(crate) fn way(&self, way: Way) -> usize {
+        let ways = self.0.ways.lock().unwrap();
+        ways.iter().filter(|(which, _)| *which == way).map(|(_, count)| count).sum()
+    }
+
+    pub(crate) fn results(&self) -> Vec<(String, DispatchResult)> {
+        self.0.results.lock().unwrap().clone()
+    }
+
+    pub(crate) fn stale(&self) -> usize {
+        self.0.stale.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn lost(&self) -> usize {
+        self.0.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl MetricsExporter for Counted {
+    fn enqueued(&self, way: Way, events: usize) {
+        self.0.ways.lock().unwrap().push((way, events));
+    }
+
+    fn dispatched(&self, topic: &str, result: DispatchResult, _: Duration) {
+        self.0.results.lock().unwrap().push((topic.to_owned(), result));
+    }
+
+    fn table(&self, stats: &Stats) {
+        self.0.tables.lock().unwrap().push(*stats);
+    }
+
+    fn recorded(&self, _: usize, stale: usize, _: Duration) {
+        self.0.stale.fetch_add(stale, Ordering::Relaxed);
+    }
+
+    fn leases_lost(&self, rows: usize) {
+        self.0.lost.fetch_add(rows, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,21 @@
+//! The whole way of an event, through a running outbox, on every database.
+
+#![allow(
+    missing_docs,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and documents itself by its name"
+)]
+
+mod answers;
+mod breaker;
+mod harness;
+mod hot;
+mod leases;
+mod lifecycle;
+mod modes;
+mod poller;
+mod start;
+mod surroundings;
