@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use outbox::{
     Builder, Delivery, DispatchResult, EventEnvelope, ListenerRegistry, MetricsExporter, Outbox,
-    Stats, Way,
+    Way,
 };
 use outbox_tests::{Fresh, Heard, Row, Rows, TestDatabase, event};
 
@@ -71,8 +71,6 @@ struct Counts {
     ways: Mutex<Vec<(Way, usize)>>,
     results: Mutex<Vec<(String, DispatchResult)>>,
     stale: AtomicUsize,
-    lost: AtomicUsize,
-    tables: Mutex<Vec<Stats>>,
 }
 
 impl Counted {
@@ -88,10 +86,6 @@ impl Counted {
     pub(crate) fn stale(&self) -> usize {
         self.0.stale.load(Ordering::Relaxed)
     }
-
-    pub(crate) fn lost(&self) -> usize {
-        self.0.lost.load(Ordering::Relaxed)
-    }
 }
 
 impl MetricsExporter for Counted {
@@ -103,15 +97,7 @@ impl MetricsExporter for Counted {
         self.0.results.lock().unwrap().push((topic.to_owned(), result));
     }
 
-    fn table(&self, stats: &Stats) {
-        self.0.tables.lock().unwrap().push(*stats);
-    }
-
     fn recorded(&self, _: usize, stale: usize, _: Duration) {
         self.0.stale.fetch_add(stale, Ordering::Relaxed);
-    }
-
-    fn leases_lost(&self, rows: usize) {
-        self.0.lost.fetch_add(rows, Ordering::Relaxed);
     }
 }

@@ -75,21 +75,25 @@ async fn one_transaction_gets_a_quarter_of_the_lane<DB: TestDatabase>(db: Fresh<
 async fn a_receipt_makes_a_foreign_transaction_hot<DB: TestDatabase>(db: Fresh<DB>) {
     let (heard, counted) = (Heard::default(), Counted::default());
     let outbox = quiet(&db, listening(&heard)).metrics(counted.clone()).start().await.unwrap();
-    let mut foreign = db.pool.begin().await.unwrap();
-    let receipt = outbox.write_in(&mut foreign, event("A")).await.unwrap().unwrap();
-    foreign.commit().await.unwrap();
-    outbox.committed(receipt).await.unwrap();
-    heard.reach(1).await;
+    for _ in 0..20 {
+        let mut foreign = db.pool.begin().await.unwrap();
+        let receipt = outbox.write_in(&mut foreign, event("A")).await.unwrap().unwrap();
+        foreign.commit().await.unwrap();
+        outbox.committed(receipt).await.unwrap();
+    }
+    heard.reach(20).await;
     outbox.drained().await.unwrap();
-    assert_eq!((counted.way(Way::Hot), counted.way(Way::Cold)), (1, 0));
-    heard.assert_each_once(1);
+    heard.assert_each_once(20);
+    // The poller may have been faster now and then.
+    assert!(counted.way(Way::Hot) > 10, "{}", counted.way(Way::Hot));
+    assert_eq!(counted.way(Way::Hot) + counted.way(Way::Cold), 20);
 }
 
 async fn a_duplicate_id_is_delivered_once<DB: TestDatabase>(db: Fresh<DB>) {
     let heard = Heard::default();
     let outbox = quiet(&db, listening(&heard)).start().await.unwrap();
     let one = event("A");
-    write(&outbox, &[one.clone()]).await;
+    write(&outbox, std::slice::from_ref(&one)).await;
     write(&outbox, &[one.clone(), one]).await;
     write(&outbox, &[event("B")]).await;
     heard.reach(2).await;

@@ -1,1 +1,210 @@
+//! Several nodes, and leases that end.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use outbox::{Delivery, EventEnvelope, ListenerOptions, ListenerRegistry, Status, Timeout};
+use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
+use tokio::sync::Semaphore;
+
+use crate::harness::{Counted, HOUR, first_row, listening, locked, quiet, with_status, write};
+
+/// A listener that waits until it is let go.
+fn held(heard: &Heard, gate: &Arc<Semaphore>) -> ListenerRegistry {
+    let (heard, gate) = (heard.clone(), Arc::clone(gate));
+    ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
+        heard.note(&delivery);
+        let gate = Arc::clone(&gate);
+        async move {
+            let _ = gate.acquire().await;
+        }
+    })
+}
+
+async fn a_running_listener_keeps_its_lease<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+    let second = Duration::from_secs(1);
+    let first = quiet(&db, held(&heard, &gate)).lease(second).start().await.unwrap();
+    let other = Heard::default();
+    let second_node = outbox::builder(db.pool.clone())
+        .listeners(listening(&other))
+        .poll_interval(Duration::from_millis(50))
+        .lease(second)
+        .start()
+        .await
+        .unwrap();
+    write(&first, &[event("A")]).await;
+    let called = heard.reach(1).await[0].at;
+    eventually("three leases have passed", async || called.elapsed() > 3 * second).await;
+    assert_eq!(other.count(), 0);
+    gate.add_permits(1);
+    eventually("it is done", async || with_status(&db, 1).await == 1).await;
+    let row = first_row(&db, &first).await;
+    assert_eq!((row.token, row.takeovers, heard.count(), other.count()), (1, 0, 1, 0));
+    second_node.shutdown().await.unwrap();
+}
+
+async fn a_late_result_changes_nothing<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, gate, counted) =
+        (Heard::default(), Arc::new(Semaphore::new(0)), Counted::default());
+    let slow = quiet(&db, held(&heard, &gate)).metrics(counted.clone()).start().await.unwrap();
+    write(&slow, &[event("A")]).await;
+    heard.reach(1).await;
+    // The node claims nothing, and seems dead for longer than its lease; another one takes over and
+    // fails for good.
+    slow.pause().unwrap();
+    (&db, slow.store()).age(Duration::from_secs(40)).await;
+    let other = quiet(
+        &db,
+        ListenerRegistry::new().register_for("Order", "A", |_: Delivery| async {
+            Err::<(), _>(outbox::ListenerError::permanent("impossible"))
+        }),
+    );
+    let other = other.start().await.unwrap();
+    eventually("the other has it", async || with_status(&db, 3).await == 1).await;
+    gate.add_permits(1);
+    eventually("the late result was noticed", async || counted.stale() == 1).await;
+    let row = first_row(&db, &slow).await;
+    assert_eq!((row.status, row.token, row.attempts), (Status::Dead, 2, 1));
+    other.shutdown().await.unwrap();
+}
+
+async fn what_still_runs_is_adopted_and_not_run_twice<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, gate, counted) =
+        (Heard::default(), Arc::new(Semaphore::new(0)), Counted::default());
+    let outbox = quiet(&db, held(&heard, &gate)).metrics(counted.clone()).start().await.unwrap();
+    write(&outbox, &[event("A")]).await;
+    heard.reach(1).await;
+    (&db, outbox.store()).age(Duration::from_secs(40)).await;
+    outbox.poll_once().await.unwrap();
+    eventually("it has claimed its own row", async || first_row(&db, &outbox).await.token == 2)
+        .await;
+    gate.add_permits(5);
+    eventually("it is done", async || with_status(&db, 1).await == 1).await;
+    assert_eq!((heard.count(), counted.stale()), (1, 0), "under the new token");
+}
+
+async fn queued_events_are_given_back_after_a_lease<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+    let busy = quiet(&db, held(&heard, &gate))
+        .workers(1)
+        .lease(Duration::from_secs(2))
+        .start()
+        .await
+        .unwrap();
+    let events: Vec<EventEnvelope> = (0..5).map(|_| event("A")).collect();
+    write(&busy, &events).await;
+    heard.reach(1).await;
+    let other = Heard::default();
+    let idle = outbox::builder(db.pool.clone())
+        .listeners(listening(&other))
+        .poll_interval(Duration::from_millis(20))
+        .start()
+        .await
+        .unwrap();
+    // The busy node may be faster once or twice, but it cannot keep them.
+    other.reach(4).await;
+    gate.add_permits(9);
+    eventually("all are done", async || with_status(&db, 1).await == 5).await;
+    assert_eq!(heard.count() + other.count(), 5);
+    assert_eq!(first_row(&db, &busy).await.attempts, 0);
+    idle.shutdown().await.unwrap();
+}
+
+async fn an_event_that_loses_its_owners_goes_dead<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, store) = (Heard::default(), db.store().await);
+    let sequence = (&db, &store).insert_due(&[event("A")]).await[0].sequence;
+    db.run(
+        "UPDATE outbox_event SET takeovers = 4, claim_token = 5, locked_by = 'gone', \
+         attempts = 2",
+    )
+    .await;
+    let outbox = quiet(&db, listening(&heard)).start().await.unwrap();
+    eventually("it is dead", async || with_status(&db, 3).await == 1).await;
+    let row = (&db, outbox.store()).row(sequence).await;
+    assert_eq!(row.last_error.as_deref(), Some("owner lost 5 times"));
+    assert_eq!((row.attempts, heard.count()), (2, 0));
+}
+
+async fn an_unreadable_row_dies_alone<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, store) = (Heard::default(), db.store().await);
+    let rows = (&db, &store).insert_due(&[event("A"), event("B"), event("C")]).await;
+    let second = rows[1].sequence;
+    db.run(format!("UPDATE outbox_event SET headers = '[1]' WHERE sequence = {second}")).await;
+    let outbox = quiet(&db, listening(&heard)).workers(1).start().await.unwrap();
+    heard.reach(2).await;
+    outbox.drained().await.unwrap();
+    assert_eq!(heard.types(), ["A", "C"]);
+    let row = (&db, outbox.store()).row(second).await;
+    assert_eq!(row.status, Status::Dead);
+    assert!(row.last_error.unwrap().contains("headers"));
+}
+
+async fn a_shutdown_gives_everything_back_at_once<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+    let mut config = outbox::Config::default();
+    config.dispatcher.workers = 2;
+    config.dispatcher.drain_timeout = Duration::from_millis(50);
+    config.poller.interval = HOUR;
+    let leaving = outbox::builder(db.pool.clone())
+        .config(config)
+        .listeners(held(&heard, &gate))
+        .start()
+        .await
+        .unwrap();
+    let events: Vec<EventEnvelope> = (0..20).map(|_| event("A")).collect();
+    write(&leaving, &events).await;
+    heard.reach(2).await;
+    // A transaction that is open meanwhile commits afterwards.
+    let mut late = leaving.begin().await.unwrap();
+    late.write(event("A")).unwrap();
+    if DB::URL_VARIABLE.is_none() {
+        // There is one writer on SQLite, and the shutdown needs to write.
+        late.commit().await.unwrap();
+        leaving.shutdown().await.unwrap();
+    } else {
+        leaving.shutdown().await.unwrap();
+        late.commit().await.unwrap();
+    }
+    assert_eq!(locked(&db).await, 0, "nothing stays locked");
+    assert_eq!(first_row(&db, &leaving).await.attempts, 0);
+    let other = Heard::default();
+    let next = quiet(&db, listening(&other)).start().await.unwrap();
+    other.reach(21).await;
+    other.assert_each_once(21);
+    next.shutdown().await.unwrap();
+}
+
+async fn a_slow_listener_does_not_keep_others_from_their_turn<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+    let (noted, held) = (heard.clone(), Arc::clone(&gate));
+    let slow = ListenerOptions::DEFAULT.concurrency(2).timeout(Timeout::Never);
+    let registry =
+        listening(&heard).register_with(slow, "Order", "Slow", move |delivery: Delivery| {
+            noted.note(&delivery);
+            let gate = Arc::clone(&held);
+            async move {
+                let _ = gate.acquire().await;
+            }
+        });
+    let outbox = quiet(&db, registry).workers(3).start().await.unwrap();
+    let events: Vec<EventEnvelope> =
+        (0..30).map(|number| event(if number % 3 == 0 { "A" } else { "Slow" })).collect();
+    write(&outbox, &events).await;
+    eventually("the quick ones are done", async || with_status(&db, 1).await == 10).await;
+    assert_eq!(heard.types().iter().filter(|name| *name == "Slow").count(), 2);
+    gate.add_permits(100);
+    eventually("all are done", async || with_status(&db, 1).await == 30).await;
+    heard.assert_each_once(30);
+}
+
+on_every_database!(
+    a_running_listener_keeps_its_lease,
+    a_late_result_changes_nothing,
+    what_still_runs_is_adopted_and_not_run_twice,
+    queued_events_are_given_back_after_a_lease,
+    an_event_that_loses_its_owners_goes_dead,
+    an_unreadable_row_dies_alone,
+    a_shutdown_gives_everything_back_at_once,
+    a_slow_listener_does_not_keep_others_from_their_turn,
+);

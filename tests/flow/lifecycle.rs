@@ -1,1 +1,126 @@
+//! Pausing, stopping, dropping.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use outbox::{Delivery, Error, EventEnvelope, ListenerRegistry, Status};
+use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
+use tokio::sync::Semaphore;
+
+use crate::harness::{first_row, insert_due, listening, locked, quiet, with_status, write};
+
+async fn a_pause_lets_go_of_everything<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+    let (noted, held) = (heard.clone(), Arc::clone(&gate));
+    let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
+        noted.note(&delivery);
+        let gate = Arc::clone(&held);
+        async move {
+            let _ = gate.acquire().await;
+        }
+    });
+    let outbox = quiet(&db, registry).workers(1).start().await.unwrap();
+    let events: Vec<EventEnvelope> = (0..10).map(|_| event("A")).collect();
+    write(&outbox, &events).await;
+    heard.reach(1).await;
+    outbox.pause().unwrap();
+    eventually("only the running one is kept", async || locked(&db).await == 1).await;
+    // Writing goes on, without seats.
+    write(&outbox, &[event("A")]).await;
+    gate.add_permits(1_000);
+    outbox.drained().await.unwrap();
+    assert_eq!((heard.count(), with_status(&db, 1).await, locked(&db).await), (1, 1, 0));
+    assert_eq!(outbox.poll_once().await.unwrap(), 0, "it is paused");
+    outbox.resume().unwrap();
+    heard.reach(11).await;
+    outbox.drained().await.unwrap();
+    heard.assert_each_once(11);
+}
+
+async fn a_shutdown_waits_for_listeners<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+    let (noted, held) = (heard.clone(), Arc::clone(&gate));
+    let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
+        noted.note(&delivery);
+        let gate = Arc::clone(&held);
+        async move {
+            let _ = gate.acquire().await;
+        }
+    });
+    let outbox = quiet(&db, registry).start().await.unwrap();
+    write(&outbox, &[event("A"), event("A")]).await;
+    heard.reach(2).await;
+    let stopping = outbox.clone();
+    let stopping = tokio::spawn(async move { stopping.shutdown().await });
+    eventually("it is stopping", async || outbox.poll_once().await.is_err()).await;
+    gate.add_permits(2);
+    stopping.await.unwrap().unwrap();
+    assert_eq!((with_status(&db, 1).await, locked(&db).await), (2, 0));
+}
+
+async fn after_a_shutdown_everything_has_a_clear_answer<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    let outbox = quiet(&db, listening(&heard)).start().await.unwrap();
+    write(&outbox, &[event("A")]).await;
+    outbox.shutdown().await.unwrap();
+    outbox.shutdown().await.unwrap();
+    assert_eq!(heard.count(), 1, "it was drained");
+    assert!(matches!(outbox.poll_once().await, Err(Error::Closed)));
+    assert!(matches!(outbox.drained().await, Err(Error::Closed)));
+    assert!(matches!(outbox.pause(), Err(Error::Closed)));
+    assert!(matches!(outbox.resume(), Err(Error::Closed)));
+    // Requests that are still served can write; others will deliver.
+    write(&outbox, &[event("B")]).await;
+    assert_eq!((locked(&db).await, with_status(&db, 0).await), (0, 1));
+}
+
+async fn a_dropped_outbox_stops_like_a_crash<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    let noted = heard.clone();
+    let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
+        noted.note(&delivery);
+        std::future::pending::<()>()
+    });
+    let outbox = quiet(&db, registry).start().await.unwrap();
+    write(&outbox, &[event("A")]).await;
+    heard.reach(1).await;
+    let store = outbox.store().clone();
+    // Without this its poller may just be claiming the row once more.
+    outbox.pause().unwrap();
+    drop(outbox);
+    // Its lease ends, and the next one has it.
+    (&db, &store).age(Duration::from_secs(31)).await;
+    let other = Heard::default();
+    let next = quiet(&db, listening(&other)).start().await.unwrap();
+    other.reach(1).await;
+    eventually("it is done", async || with_status(&db, 1).await == 1).await;
+    let row = first_row(&db, &next).await;
+    assert_eq!((row.status, row.attempts, row.token), (Status::Done, 0, 2));
+}
+
+async fn a_dead_event_can_be_replayed<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    let noted = heard.clone();
+    let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
+        noted.note(&delivery);
+        let first = noted.count() == 1;
+        async move { if first { Err("broken") } else { Ok(()) } }
+    });
+    let outbox = quiet(&db, registry).max_attempts(1).start().await.unwrap();
+    insert_due(&db, &outbox, &["A"]).await;
+    outbox.poll_once().await.unwrap();
+    eventually("it is dead", async || with_status(&db, 3).await == 1).await;
+    let id = heard.calls()[0].event_id.parse().unwrap();
+    assert!(outbox.store().replay(id).await.unwrap());
+    outbox.poll_once().await.unwrap();
+    eventually("it is done", async || with_status(&db, 1).await == 1).await;
+    assert_eq!(heard.count(), 2);
+}
+
+on_every_database!(
+    a_pause_lets_go_of_everything,
+    a_shutdown_waits_for_listeners,
+    after_a_shutdown_everything_has_a_clear_answer,
+    a_dropped_outbox_stops_like_a_crash,
+    a_dead_event_can_be_replayed,
+);

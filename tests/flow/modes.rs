@@ -1,1 +1,108 @@
+//! Processes that do only a part, and events that nobody here knows.
 
+use std::time::Duration;
+
+use outbox::{Error, ListenerRegistry, Mode, Status, Unroutable, Way};
+use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
+
+use crate::harness::{Counted, first_row, listening, quiet, with_status, write};
+
+async fn a_poller_only_process_has_no_hot_path<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, counted) = (Heard::default(), Counted::default());
+    let outbox = quiet(&db, listening(&heard))
+        .mode(Mode::PollerOnly)
+        .metrics(counted.clone())
+        .start()
+        .await
+        .unwrap();
+    write(&outbox, &[event("A"), event("B")]).await;
+    // The commit wakes its own poller.
+    heard.reach(2).await;
+    assert_eq!((counted.way(Way::Hot), counted.way(Way::Cold)), (0, 2));
+}
+
+async fn a_writer_only_process_needs_no_listeners<DB: TestDatabase>(db: Fresh<DB>) {
+    let producer = outbox::builder(db.pool.clone()).mode(Mode::WriterOnly).start().await.unwrap();
+    write(&producer, &[event("A")]).await;
+    assert!(matches!(producer.poll_once().await, Err(Error::WriterOnly)));
+    assert!(matches!(producer.drained().await, Err(Error::WriterOnly)));
+    let row = first_row(&db, &producer).await;
+    assert_eq!((row.status, row.token, row.locked_by), (Status::New, 0, None));
+    let heard = Heard::default();
+    let worker = quiet(&db, listening(&heard)).start().await.unwrap();
+    heard.reach(1).await;
+    producer.shutdown().await.unwrap();
+    worker.shutdown().await.unwrap();
+}
+
+async fn an_event_nobody_knows_waits_for_a_process_that_does<DB: TestDatabase>(db: Fresh<DB>) {
+    let (old_heard, new_heard) = (Heard::default(), Heard::default());
+    let interval = Duration::from_millis(20);
+    let old = outbox::builder(db.pool.clone())
+        .listeners(listening(&old_heard))
+        .poll_interval(interval)
+        .start()
+        .await
+        .unwrap();
+    // Hot and cold.
+    write(&old, &[event("New"), event("A")]).await;
+    (&db, old.store()).insert_due(&[event("New"), event("B")]).await;
+    old_heard.reach(2).await;
+    old.drained().await.unwrap();
+    let row = first_row(&db, &old).await;
+    assert_eq!((row.status, row.token, row.attempts), (Status::New, 0, 0), "left alone");
+    let noted = new_heard.clone();
+    let registry =
+        ListenerRegistry::new().register_for("Order", "New", move |delivery: outbox::Delivery| {
+            noted.note(&delivery);
+            async {}
+        });
+    let new = outbox::builder(db.pool.clone())
+        .listeners(registry)
+        .poll_interval(interval)
+        .start()
+        .await
+        .unwrap();
+    new_heard.reach(2).await;
+    new.drained().await.unwrap();
+    assert_eq!(with_status(&db, 1).await, 4);
+    old_heard.assert_each_once(2);
+    new_heard.assert_each_once(2);
+}
+
+async fn unknown_events_can_be_dead_at_once<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    let outbox = quiet(&db, listening(&heard)).unroutable(Unroutable::Dead).start().await.unwrap();
+    write(&outbox, &[event("Unknown"), event("A")]).await;
+    (&db, outbox.store()).insert_due(&[event("Unknown"), event("B")]).await;
+    outbox.poll_once().await.unwrap();
+    heard.reach(2).await;
+    eventually("both are dead", async || with_status(&db, 3).await == 2).await;
+    let row = first_row(&db, &outbox).await;
+    let error = "nobody listens to `Unknown` of aggregate `Order`";
+    assert_eq!((row.attempts, row.last_error.as_deref()), (0, Some(error)));
+}
+
+async fn two_outboxes_on_one_table_in_one_process<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    let first = quiet(&db, listening(&heard)).start().await.unwrap();
+    let second = quiet(&db, listening(&heard)).start().await.unwrap();
+    for number in 0..50 {
+        write(if number % 2 == 0 { &first } else { &second }, &[event("A")]).await;
+    }
+    heard.reach(50).await;
+    first.drained().await.unwrap();
+    second.drained().await.unwrap();
+    heard.assert_each_once(50);
+    first.shutdown().await.unwrap();
+    write(&second, &[event("A")]).await;
+    heard.reach(51).await;
+}
+
+on_every_database!(
+    a_poller_only_process_has_no_hot_path,
+    a_writer_only_process_needs_no_listeners,
+    an_event_nobody_knows_waits_for_a_process_that_does,
+    unknown_events_can_be_dead_at_once,
+    two_outboxes_on_one_table_in_one_process,
+);

@@ -1,1 +1,187 @@
+//! What the poller brings in, and when.
 
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use outbox::{ClaimedEvent, Config, EventEnvelope, PollerHandler, Status, Way};
+use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
+
+use crate::harness::{
+    Counted, HOUR, first_row, insert_due, listening, locked, quiet, with_status, write,
+};
+
+async fn a_backlog_is_drained_without_pauses<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, store) = (Heard::default(), db.store().await);
+    let events: Vec<EventEnvelope> = (0..3_000).map(|_| event("A")).collect();
+    for chunk in events.chunks(500) {
+        (&db, &store).insert_due(chunk).await;
+    }
+    let outbox = quiet(&db, listening(&heard)).start().await.unwrap();
+    heard.reach(3_000).await;
+    outbox.drained().await.unwrap();
+    heard.assert_each_once(3_000);
+    assert_eq!(with_status(&db, 1).await, 3_000);
+}
+
+async fn delayed_events_come_on_time<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, counted) = (Heard::default(), Counted::default());
+    let outbox = quiet(&db, listening(&heard)).metrics(counted.clone()).start().await.unwrap();
+    // It is idle by now, and would sleep for an hour.
+    eventually("it has polled", async || outbox.drained().await.is_ok()).await;
+    let delay = Duration::from_millis(400);
+    let envelope =
+        EventEnvelope::builder("A").aggregate_type("Order").payload_json("{}").deliver_after(delay);
+    let written = Instant::now();
+    write(&outbox, &[envelope.build().unwrap()]).await;
+    let late = heard.reach(1).await[0].at - written;
+    assert!(late >= delay, "{late:?}");
+    // A tenth of a second is the promise; a loaded machine gets some more.
+    assert!(late < delay + Duration::from_millis(500), "{late:?}");
+    assert_eq!((counted.way(Way::HotSkippedDelayed), counted.way(Way::Hot)), (1, 0));
+}
+
+async fn young_rows_can_be_left_alone<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    let mut config = Config::default();
+    config.poller.skip_recent = Duration::from_secs(60);
+    config.poller.interval = HOUR;
+    let outbox = outbox::builder(db.pool.clone())
+        .config(config)
+        .listeners(listening(&heard))
+        .start()
+        .await
+        .unwrap();
+    insert_due(&db, &outbox, &["A"]).await;
+    assert_eq!(outbox.poll_once().await.unwrap(), 0);
+    (&db, outbox.store()).age(Duration::from_secs(61)).await;
+    outbox.poll_once().await.unwrap();
+    heard.reach(1).await;
+}
+
+async fn failing_events_do_not_crowd_out_new_ones<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, store) = (Heard::default(), db.store().await);
+    let rows = (&db, &store);
+    let poison: Vec<EventEnvelope> = (0..3_000).map(|_| event("B")).collect();
+    for chunk in poison.chunks(500) {
+        rows.insert_due(chunk).await;
+    }
+    db.run("UPDATE outbox_event SET status = 2, attempts = 1").await;
+    rows.age(Duration::from_secs(60)).await;
+    rows.insert_due(&[event("A")]).await;
+    let outbox = quiet(&db, listening(&heard)).workers(1).start().await.unwrap();
+    eventually("the new one is delivered", async || heard.types().contains(&"A".to_owned())).await;
+    let before = heard.types().iter().position(|name| name == "A").unwrap();
+    assert!(before < 1_500, "{before} were delivered before it");
+    outbox.shutdown().await.unwrap();
+}
+
+/// Keeps what it is given.
+#[derive(Clone, Default)]
+struct Basket {
+    kept: Arc<Mutex<Vec<(ClaimedEvent, u32)>>>,
+    capacity: usize,
+    most: usize,
+}
+
+impl PollerHandler for Basket {
+    fn available_capacity(&self) -> usize {
+        // Once it has something, it wants no more.
+        if self.kept.lock().unwrap().is_empty() { self.capacity } else { 0 }
+    }
+
+    fn handle(&self, claimed: ClaimedEvent, attempts: u32) -> bool {
+        let mut kept = self.kept.lock().unwrap();
+        kept.push((claimed, attempts));
+        kept.len() < self.most
+    }
+}
+
+async fn a_handler_can_take_the_place_of_listeners<DB: TestDatabase>(db: Fresh<DB>) {
+    let basket = Basket { capacity: 10, most: 4, ..Basket::default() };
+    let outbox = outbox::builder(db.pool.clone())
+        .handler(basket.clone())
+        .poll_interval(HOUR)
+        .start()
+        .await
+        .unwrap();
+    outbox.drained().await.unwrap();
+    insert_due(&db, &outbox, &["A", "Whatever", "B", "C", "D", "E"]).await;
+    outbox.poll_once().await.unwrap();
+    // It said stop after four; the others were given back.
+    eventually("two are given back", async || locked(&db).await == 4).await;
+    let mut kept = std::mem::take(&mut *basket.kept.lock().unwrap());
+    assert_eq!(kept.iter().map(|(_, attempts)| *attempts).collect::<Vec<_>>(), [0; 4]);
+    assert_eq!(kept[1].0.envelope().event_type(), "Whatever");
+    kept.remove(0).0.done();
+    kept.remove(0).0.retry(HOUR, "not now");
+    kept.remove(0).0.dead("never");
+    drop(kept);
+    eventually("results are there", async || locked(&db).await == 1).await;
+    let rows = (&db, outbox.store());
+    let first = db.number("SELECT MIN(sequence) FROM outbox_event").await;
+    let states = async |sequence: i64| {
+        let row = rows.row(sequence).await;
+        (row.status, row.attempts, row.last_error.unwrap_or_default())
+    };
+    assert_eq!(states(first).await, (Status::Done, 0, String::new()));
+    assert_eq!(states(first + 1).await, (Status::Retry, 1, "not now".to_owned()));
+    assert_eq!(states(first + 2).await, (Status::Dead, 1, "never".to_owned()));
+    // The one that was dropped returns after its lease.
+    rows.age(Duration::from_secs(31)).await;
+    eventually("it and the two that were given back are done", async || {
+        outbox.poll_once().await.unwrap();
+        std::mem::take(&mut *basket.kept.lock().unwrap())
+            .into_iter()
+            .for_each(|(one, _)| one.done());
+        with_status(&db, 1).await == 4
+    })
+    .await;
+    outbox.shutdown().await.unwrap();
+}
+
+async fn rows_of_long_transactions_are_found<DB: TestDatabase>(db: Fresh<DB>) {
+    // A row that becomes visible long after it was due: below every floor.
+    let heard = Heard::default();
+    let outbox = outbox::builder(db.pool.clone())
+        .listeners(listening(&heard))
+        .poll_interval(Duration::from_millis(200))
+        .start()
+        .await
+        .unwrap();
+    insert_due(&db, &outbox, &["A"]).await;
+    heard.reach(1).await;
+    let rows = insert_due(&db, &outbox, &["B"]).await;
+    let age = DB::AGE.replace("{table}", "outbox_event").replace("{micros}", "3600000000");
+    db.run(format!("{age} WHERE sequence = {}", rows[0])).await;
+    heard.reach(2).await;
+}
+
+async fn one_poll_is_one_batch<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    let mut config = Config::default();
+    config.poller.batch_size = 8;
+    config.poller.interval = HOUR;
+    let outbox = outbox::builder(db.pool.clone())
+        .config(config)
+        .listeners(listening(&heard))
+        .start()
+        .await
+        .unwrap();
+    outbox.drained().await.unwrap();
+    insert_due(&db, &outbox, &["A"; 20]).await;
+    let first = outbox.poll_once().await.unwrap();
+    assert!(first <= 8, "{first}");
+    outbox.drained().await.unwrap();
+    heard.assert_each_once(20);
+    assert_eq!(first_row(&db, &outbox).await.status, Status::Done);
+}
+
+on_every_database!(
+    a_backlog_is_drained_without_pauses,
+    delayed_events_come_on_time,
+    young_rows_can_be_left_alone,
+    failing_events_do_not_crowd_out_new_ones,
+    a_handler_can_take_the_place_of_listeners,
+    rows_of_long_transactions_are_found,
+    one_poll_is_one_batch,
+);

@@ -1,1 +1,166 @@
+//! What is said at the start.
 
+use std::time::Duration;
+
+use outbox::{
+    Config, Delivery, Error, ListenerRegistry, StartError, StartFault, Table, migration_sql,
+};
+use outbox_tests::{Fresh, Heard, TestDatabase, event, on_every_database};
+use sqlx::pool::PoolOptions;
+
+use crate::harness::{listening, quiet, write};
+
+fn faults(error: Error) -> StartError {
+    match error {
+        Error::Start(error) => error,
+        other => panic!("{other}"),
+    }
+}
+
+async fn every_mistake_is_reported_at_once<DB: TestDatabase>(db: Fresh<DB>) {
+    let mut config = Config::default();
+    config.table = "drop table; --".to_owned();
+    config.dispatcher.workers = 0;
+    config.poller.lease = Duration::from_millis(1);
+    config.retry.base = Duration::from_secs(120);
+    config.node_name = Some("two words".to_owned());
+    let registry = ListenerRegistry::new()
+        .register("A", |_: Delivery| async {})
+        .register("A", |_: Delivery| async {});
+    let started = outbox::builder(db.pool.clone()).config(config).listeners(registry).start().await;
+    let error = faults(started.unwrap_err());
+    let text = error.to_string();
+    for part in [
+        "`table` cannot be `drop table; --`: it may have only",
+        "`dispatcher.workers` cannot be 0: at least 1",
+        "`poller.lease` cannot be 1ms: from 1 second to 1 hour",
+        "`retry.max` cannot be 60s: at least `retry.base`",
+        "`node_name` cannot be \"two words\"",
+        "two listeners for event `A` of aggregate `__GLOBAL__`",
+        "flow/start.rs:",
+    ] {
+        assert!(text.contains(part), "{part} is missing in:\n{text}");
+    }
+    assert!(text.starts_with("the outbox cannot be started, for 6 reasons:\n"), "{text}");
+    assert_eq!(error.faults().len(), 6);
+}
+
+async fn a_table_is_made_if_it_is_missing<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    let outbox = quiet(&db, listening(&heard)).table("own_table").start().await.unwrap();
+    assert_eq!(db.number("SELECT COUNT(*) FROM own_table").await, 0);
+    write(&outbox, &[event("A")]).await;
+    heard.reach(1).await;
+    outbox.shutdown().await.unwrap();
+}
+
+async fn a_newer_or_wrong_table_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    db.store().await;
+    db.run("UPDATE outbox_schema SET version = 9").await;
+    let error = faults(quiet(&db, listening(&heard)).start().await.unwrap_err());
+    assert!(error.to_string().contains("deploy the newer program"), "{error}");
+    db.run("CREATE TABLE strange (id INT PRIMARY KEY)").await;
+    let error = quiet(&db, listening(&heard)).table("strange").start().await.unwrap_err();
+    let error = faults(error);
+    assert!(matches!(error.faults(), [StartFault::Schema(_)]), "{error}");
+    assert!(error.to_string().contains(&migration_sql::<DB>(&Table::new("strange").unwrap())));
+}
+
+async fn a_closed_pool_is_a_clear_answer<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    db.pool.close().await;
+    let error = faults(quiet(&db, listening(&heard)).start().await.unwrap_err());
+    assert!(matches!(error.faults(), [StartFault::Database(_)]), "{error}");
+    assert!(error.to_string().contains("closed"), "{error}");
+}
+
+async fn a_pool_of_one_connection_is_enough<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    let pool = db.single().await;
+    let outbox = outbox::builder(pool)
+        .listeners(listening(&heard))
+        .poll_interval(Duration::from_millis(50))
+        .start()
+        .await
+        .unwrap();
+    for _ in 0..20 {
+        write(&outbox, &[event("A")]).await;
+    }
+    heard.reach(20).await;
+    outbox.drained().await.unwrap();
+    heard.assert_each_once(20);
+    outbox.shutdown().await.unwrap();
+}
+
+async fn listeners_are_needed<DB: TestDatabase>(db: Fresh<DB>) {
+    let error = faults(quiet(&db, ListenerRegistry::new()).start().await.unwrap_err());
+    assert!(error.to_string().contains("no listener is registered"), "{error}");
+    let allowed = quiet(&db, ListenerRegistry::new()).allow_empty().start().await.unwrap();
+    allowed.shutdown().await.unwrap();
+}
+
+async fn notifying_needs_postgres<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    let started = quiet(&db, listening(&heard)).notify(true).start().await;
+    if DB::URL_VARIABLE == Some("OUTBOX_TEST_POSTGRES_URL") {
+        started.unwrap().shutdown().await.unwrap();
+    } else {
+        let error = faults(started.unwrap_err());
+        assert!(error.to_string().contains("only PostgreSQL can notify"), "{error}");
+    }
+}
+
+on_every_database!(
+    every_mistake_is_reported_at_once,
+    a_table_is_made_if_it_is_missing,
+    a_newer_or_wrong_table_is_refused,
+    a_closed_pool_is_a_clear_answer,
+    a_pool_of_one_connection_is_enough,
+    listeners_are_needed,
+    notifying_needs_postgres,
+);
+
+#[tokio::test]
+async fn without_the_right_to_make_the_table_its_sql_is_given() {
+    let Some(db) = Fresh::<sqlx::Postgres>::new().await else { return };
+    let name = format!("{}_reader", db.name());
+    db.run(format!("CREATE ROLE {name} LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC")).await;
+    let options = (*db.pool.connect_options()).clone().username(&name);
+    let pool = PoolOptions::<sqlx::Postgres>::new().connect_with(options).await.unwrap();
+    let registry = listening(&Heard::default());
+    let error =
+        faults(outbox::builder(pool.clone()).listeners(registry).start().await.unwrap_err());
+    assert!(error.to_string().contains("CREATE TABLE \"outbox_event\""), "{error}");
+    // Somebody else makes it, and gives the rights that are needed.
+    db.store().await;
+    db.run(format!(
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON outbox_event TO {name}; \
+         GRANT SELECT ON outbox_schema TO {name}"
+    ))
+    .await;
+    let heard = Heard::default();
+    let outbox = outbox::builder(pool).listeners(listening(&heard)).start().await.unwrap();
+    let mut tx = outbox.begin().await.unwrap();
+    tx.write(event("A")).unwrap();
+    tx.commit().await.unwrap();
+    heard.reach(1).await;
+    outbox.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_database_in_memory_belongs_to_one_connection() {
+    let heard = Heard::default();
+    let shared = PoolOptions::<sqlx::Sqlite>::new().max_connections(4);
+    let shared = shared.connect("sqlite::memory:").await.unwrap();
+    let error = outbox::builder(shared).listeners(listening(&heard)).start().await.unwrap_err();
+    assert!(matches!(faults(error).faults(), [StartFault::SharedMemory]));
+    let own = PoolOptions::<sqlx::Sqlite>::new().max_connections(1);
+    let own = own.connect("sqlite::memory:").await.unwrap();
+    let outbox = outbox::builder(own).listeners(listening(&heard)).start().await.unwrap();
+    let mut tx = outbox.begin().await.unwrap();
+    tx.write(event("A")).unwrap();
+    tx.commit().await.unwrap();
+    heard.reach(1).await;
+    outbox.shutdown().await.unwrap();
+}

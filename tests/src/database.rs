@@ -158,7 +158,8 @@ impl<DB: TestDatabase> Fresh<DB> {
             },
         };
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("outbox_{}_{number}", std::process::id());
+        // Process ids come again, and a server may have been used before.
+        let name = format!("outbox_{}_{number}_{:x}", std::process::id(), rand::random::<u32>());
         if DB::URL_VARIABLE.is_some() {
             let mut admin = DB::Connection::connect(&url).await.expect("the server answers");
             let sql = format!("CREATE DATABASE {name}");

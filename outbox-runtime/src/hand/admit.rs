@@ -105,7 +105,6 @@ impl Hand {
         }
         drop(state);
         self.work.notify_one();
-        self.results.notify_one();
     }
 
     /// Takes in a claimed row for somebody else to work on; `None` if it is in hand already.
@@ -198,23 +197,12 @@ impl State {
         };
         self.held.insert(sequence, held);
         self.bytes += bytes;
-        let mut paused = None;
         if let Some(group) = group.and_then(|group| self.groups.get_mut(group)) {
             group.held += 1;
-            paused = group.paused_for(now);
         }
         self.lanes.reserve(Lane::Cold);
-        let entry = Entry {
-            sequence,
-            attempts: row.attempts,
-            envelope: row.envelope,
-            group,
-            lane: Lane::Cold,
-        };
-        match paused {
-            None => self.lanes.push(entry),
-            Some(delay) => self.give_back(entry, Finished::Deferred { delay }),
-        }
+        let Claimed { attempts, envelope, .. } = row;
+        self.lanes.push(Entry { sequence, attempts, envelope, group, lane: Lane::Cold });
     }
 
     /// An entry goes back to the table without having been started.

@@ -33,9 +33,9 @@ impl Hand {
         {
             return None;
         }
-        let short_before = state.short.len();
+        let before = (state.short.len(), state.results.len());
         let entry = state.start_next(self.limits.lease);
-        let short = state.short.len() > short_before;
+        let (short, given_back) = (state.short.len() > before.0, state.results.len() > before.1);
         let more = state.lanes.has_entries();
         let half_empty = state.lanes.used(Lane::Cold) == self.limits.cold / 2;
         let limited = entry.as_ref().and_then(|entry| entry.group);
@@ -46,6 +46,9 @@ impl Hand {
         }
         if short {
             self.leases.notify_one();
+        }
+        if given_back {
+            self.results.notify_one();
         }
         if half_empty || limited {
             self.room.notify_one();
@@ -129,6 +132,10 @@ impl State {
                 continue;
             }
             if let Some(group) = entry.group.and_then(|group| self.groups.get_mut(group)) {
+                if let Some(delay) = group.paused_for(now) {
+                    self.give_back(entry, Finished::Deferred { delay });
+                    continue;
+                }
                 if !group.may_run() {
                     group.parked.push_back(entry);
                     continue;
