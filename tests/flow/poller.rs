@@ -1,5 +1,6 @@
 //! What the poller brings in, and when.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -75,29 +76,31 @@ async fn failing_events_do_not_crowd_out_new_ones<DB: TestDatabase>(db: Fresh<DB
     outbox.shutdown().await.unwrap();
 }
 
-/// Keeps what it is given.
+/// Keeps what it is given, until it has enough.
 #[derive(Clone, Default)]
 struct Basket {
     kept: Arc<Mutex<Vec<(ClaimedEvent, u32)>>>,
-    capacity: usize,
-    most: usize,
+    room: Arc<AtomicUsize>,
 }
 
 impl PollerHandler for Basket {
     fn available_capacity(&self) -> usize {
-        // Once it has something, it wants no more.
-        if self.kept.lock().unwrap().is_empty() { self.capacity } else { 0 }
+        self.room.load(Ordering::SeqCst)
     }
 
     fn handle(&self, claimed: ClaimedEvent, attempts: u32) -> bool {
         let mut kept = self.kept.lock().unwrap();
         kept.push((claimed, attempts));
-        kept.len() < self.most
+        let enough = kept.len() == 4;
+        if enough {
+            self.room.store(0, Ordering::SeqCst);
+        }
+        !enough
     }
 }
 
 async fn a_handler_can_take_the_place_of_listeners<DB: TestDatabase>(db: Fresh<DB>) {
-    let basket = Basket { capacity: 10, most: 4, ..Basket::default() };
+    let basket = Basket::default();
     let outbox = outbox::builder(db.pool.clone())
         .handler(basket.clone())
         .poll_interval(HOUR)
@@ -106,6 +109,8 @@ async fn a_handler_can_take_the_place_of_listeners<DB: TestDatabase>(db: Fresh<D
         .unwrap();
     outbox.drained().await.unwrap();
     insert_due(&db, &outbox, &["A", "Whatever", "B", "C", "D", "E"]).await;
+    assert_eq!(outbox.poll_once().await.unwrap(), 0, "there is no room");
+    basket.room.store(10, Ordering::SeqCst);
     outbox.poll_once().await.unwrap();
     // It said stop after four; the others were given back.
     eventually("two are given back", async || locked(&db).await == 4).await;
@@ -128,6 +133,7 @@ async fn a_handler_can_take_the_place_of_listeners<DB: TestDatabase>(db: Fresh<D
     assert_eq!(states(first + 2).await, (Status::Dead, 1, "never".to_owned()));
     // The one that was dropped returns after its lease.
     rows.age(Duration::from_secs(31)).await;
+    basket.room.store(10, Ordering::SeqCst);
     eventually("it and the two that were given back are done", async || {
         outbox.poll_once().await.unwrap();
         std::mem::take(&mut *basket.kept.lock().unwrap())
