@@ -1,5 +1,6 @@
 //! The project's own commands. `cargo xtask` lists them.
 
+mod bench;
 mod cargo;
 mod expansion;
 mod features;
@@ -15,6 +16,8 @@ type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 const USAGE: &str = "\
 cargo xtask test [--long]    everything that must pass: format, lints, docs, tests, features, drift
 cargo xtask linked [--long]  the link-time registry under each way of building
+cargo xtask bench [--quick] [--json]
+                             events per second, beside hand-written loops
 cargo xtask db               database servers for running a single test
 cargo xtask tidy             what no other tool checks about the sources
 cargo xtask expansion        what the macros cost at compile time
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         ["test", "--long"] => test::run_timed(true),
         ["linked"] => linked::run_each(false),
         ["linked", "--long"] => linked::run_each(true),
+        ["bench", options @ ..] => bench::run_with(options),
         ["db"] => servers::serve(),
         ["tidy"] => tidy::run(),
         ["expansion"] => expansion::run(),

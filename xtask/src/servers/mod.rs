@@ -15,6 +15,13 @@ use server::Server;
 const POSTGRES_URL: &str = "OUTBOX_TEST_POSTGRES_URL";
 const MYSQL_URL: &str = "OUTBOX_TEST_MYSQL_URL";
 
+/// Whether what is committed survives a power cut.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Durability {
+    Full,
+    None,
+}
+
 /// The servers, until dropped.
 pub(crate) struct Servers {
     urls: Vec<(&'static str, String)>,
@@ -22,20 +29,31 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
+    /// Servers that are quick rather than durable.
     pub(crate) fn start() -> Result<Self> {
         let mut servers = Self { urls: Vec::new(), _running: Vec::new() };
-        let postgres = (POSTGRES_URL, postgres::start as fn() -> Result<Server>);
-        for (variable, start) in [postgres, (MYSQL_URL, mariadb::start)] {
-            if std::env::var_os(variable).is_some() {
-                println!("\n==> {variable} is set; that server is used");
-                continue;
-            }
-            let server = start()?;
-            println!("\n==> started {} at {}", server.name, server.url);
-            servers.urls.push((variable, server.url.clone()));
-            servers._running.push(server);
-        }
+        servers.add(POSTGRES_URL, || postgres::start(Durability::None))?;
+        servers.add(MYSQL_URL, mariadb::start)?;
         Ok(servers)
+    }
+
+    /// A server as it would be used.
+    pub(crate) fn start_for_benchmarks() -> Result<Self> {
+        let mut servers = Self { urls: Vec::new(), _running: Vec::new() };
+        servers.add(POSTGRES_URL, || postgres::start(Durability::Full))?;
+        Ok(servers)
+    }
+
+    fn add(&mut self, variable: &'static str, start: impl FnOnce() -> Result<Server>) -> Result {
+        if std::env::var_os(variable).is_some() {
+            println!("\n==> {variable} is set; that server is used");
+            return Ok(());
+        }
+        let server = start()?;
+        println!("\n==> started {} at {}", server.name, server.url);
+        self.urls.push((variable, server.url.clone()));
+        self._running.push(server);
+        Ok(())
     }
 
     /// Tells a command where they are.

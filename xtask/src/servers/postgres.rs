@@ -3,13 +3,14 @@ use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
+use super::Durability;
 use super::install::install;
 use super::server::{
     Server, account, bound_to_us, find, free_port, is_root, new_folder, prepare, search_path,
 };
 use crate::Result;
 
-pub(super) fn start() -> Result<Server> {
+pub(super) fn start(durability: Durability) -> Result<Server> {
     let programs = match programs() {
         Some(programs) => programs,
         None => {
@@ -45,9 +46,11 @@ pub(super) fn start() -> Result<Server> {
     prepare(initdb)?;
     let mut server = program("postgres");
     server.arg("-D").arg(&data).arg("-k").arg(&folder).arg("-p").arg(port.to_string());
-    for setting in
-        ["listen_addresses=127.0.0.1", "max_connections=300", "fsync=off", "full_page_writes=off"]
-    {
+    let settings: &[&str] = match durability {
+        Durability::None => &["fsync=off", "full_page_writes=off"],
+        Durability::Full => &["shared_buffers=512MB", "max_wal_size=4GB"],
+    };
+    for setting in ["listen_addresses=127.0.0.1", "max_connections=300"].iter().chain(settings) {
         server.arg("-c").arg(setting);
     }
     let url = format!("postgres://outbox@127.0.0.1:{port}/postgres");

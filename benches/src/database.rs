@@ -1,0 +1,58 @@
+//! Fresh databases, and events to fill them with.
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
+
+use crate::Result;
+
+/// A new database with an empty outbox.
+pub(crate) async fn fresh(url: &str, connections: u32) -> Result<PgPool> {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static COUNTER: AtomicU32 = AtomicU32::new(0);
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("bench_{}_{number}", std::process::id());
+    let mut admin = PgConnection::connect(url).await?;
+    sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&mut admin).await?;
+    let options = url.parse::<PgConnectOptions>()?.database(&name);
+    let pool = PgPoolOptions::new()
+        .max_connections(connections)
+        .min_connections(connections)
+        .test_before_acquire(false)
+        .connect_with(options)
+        .await?;
+    outbox::migrate(&pool, &outbox::Table::default()).await?;
+    Ok(pool)
+}
+
+/// Removes it, so that the next one is not slowed down by its maintenance.
+pub(crate) async fn remove(url: &str, pool: PgPool) -> Result {
+    let name = pool.connect_options().get_database().unwrap_or_default().to_owned();
+    pool.close().await;
+    let mut admin = PgConnection::connect(url).await?;
+    let sql = AssertSqlSafe(format!("DROP DATABASE {name} WITH (FORCE)"));
+    sqlx::query(sql).execute(&mut admin).await?;
+    Ok(())
+}
+
+/// A JSON text of 300 bytes.
+pub(crate) fn payload() -> String {
+    format!(r#"{{"text":"{}"}}"#, "x".repeat(289))
+}
+
+/// Fills the table with events that are due.
+pub(crate) async fn fill(pool: &PgPool, events: i32) -> Result {
+    sqlx::query(
+        "INSERT INTO outbox_event (event_id, event_type, aggregate_type, payload, available_at, \
+            created_at) \
+         SELECT 'e' || i, 'Benched', '__GLOBAL__', $2::json, t, t \
+         FROM (SELECT i, now() - interval '1 hour' + i * interval '1 microsecond' AS t \
+            FROM generate_series(1, $1) AS i) AS rows",
+    )
+    .bind(events)
+    .bind(payload())
+    .execute(pool)
+    .await?;
+    sqlx::query("VACUUM (ANALYZE) outbox_event").execute(pool).await?;
+    sqlx::query("CHECKPOINT").execute(pool).await?;
+    Ok(())
+}

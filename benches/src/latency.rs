@@ -1,0 +1,73 @@
+//! How long from the end of the commit to the listener, at 500 events a second, beside how long the
+//! commit itself takes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use outbox::{Delivery, EventEnvelope, ListenerRegistry};
+
+use crate::Result;
+use crate::database::{fresh, payload, remove};
+use crate::report::Report;
+
+const EVENTS: usize = 5_000;
+const RATE: Duration = Duration::from_millis(2);
+
+pub(crate) async fn measure(url: &str, report: &mut Report) -> Result {
+    let pool = fresh(url, 8).await?;
+    let called: Arc<Mutex<HashMap<String, Instant>>> = Arc::default();
+    let noted = Arc::clone(&called);
+    let registry = ListenerRegistry::new().register("Benched", move |delivery: Delivery| {
+        let id = delivery.envelope().event_id().to_string();
+        if let Ok(mut noted) = noted.lock() {
+            noted.insert(id, Instant::now());
+        }
+        async {}
+    });
+    let outbox = outbox::builder(pool.clone()).listeners(registry).start().await?;
+    let mut ticks = tokio::time::interval(RATE);
+    let mut writers = Vec::with_capacity(EVENTS);
+    for _ in 0..EVENTS {
+        ticks.tick().await;
+        let outbox = outbox.clone();
+        writers.push(tokio::task::spawn(async move {
+            let mut tx = outbox.begin().await?;
+            let id = tx.write(EventEnvelope::json("Benched", payload())?)?;
+            let begun = Instant::now();
+            tx.commit().await?;
+            Result::Ok((id, begun, Instant::now()))
+        }));
+    }
+    let mut written = Vec::with_capacity(EVENTS);
+    for writer in writers {
+        written.push(writer.await??);
+    }
+    outbox.drained().await?;
+    outbox.shutdown().await?;
+    remove(url, pool).await?;
+    let called = called.lock().map_err(|_| "a listener panicked")?;
+    let (mut commits, mut latencies) = (Vec::new(), Vec::new());
+    for (id, begun, committed) in written {
+        let id = id.ok_or("an event was suppressed")?.to_string();
+        let heard = called.get(&id).ok_or("an event was not delivered")?;
+        commits.push((committed - begun).as_secs_f64() * 1e6);
+        // The listener may begin before the writer's task is woken: then it took no time at all.
+        latencies.push(heard.saturating_duration_since(committed).as_secs_f64() * 1e6);
+    }
+    for (name, part) in [("commit to listener, p50", 0.5), ("commit to listener, p99", 0.99)] {
+        report.add(
+            name,
+            "us, beside the commit's",
+            vec![quantile(&mut latencies, part)],
+            vec![quantile(&mut commits, part)],
+        );
+    }
+    Ok(())
+}
+
+fn quantile(values: &mut [f64], part: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let index = (values.len() as f64 * part) as usize;
+    values.get(index.min(values.len().saturating_sub(1))).copied().unwrap_or_default()
+}

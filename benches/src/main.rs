@@ -1,0 +1,36 @@
+//! What the outbox does in a second, beside a hand-written loop over the same table with the same
+//! driver, in one run on one server. The ratio is what carries to another machine.
+//!
+//! `cargo xtask bench --quick [--json]` starts the server and calls this.
+
+#![allow(clippy::disallowed_methods, reason = "a benchmark's tasks are waited for")]
+
+mod database;
+mod drain;
+mod hot;
+mod latency;
+mod report;
+
+use report::Report;
+
+type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+#[tokio::main]
+async fn main() -> Result {
+    let options: Vec<String> = std::env::args().skip(1).collect();
+    let has = |option: &str| options.iter().any(|given| given == option);
+    if let Some(unknown) =
+        options.iter().find(|given| !["--quick", "--json"].contains(&given.as_str()))
+    {
+        return Err(format!("unknown option {unknown}; known are --quick and --json").into());
+    }
+    let rounds = if has("--quick") { 3 } else { 9 };
+    let url = std::env::var("OUTBOX_TEST_POSTGRES_URL")
+        .map_err(|_| "OUTBOX_TEST_POSTGRES_URL is not set; `cargo xtask bench` starts a server")?;
+    let mut report = Report::default();
+    drain::measure(&url, rounds, &mut report).await?;
+    hot::measure(&url, rounds, &mut report).await?;
+    latency::measure(&url, &mut report).await?;
+    report.print(has("--json"));
+    Ok(())
+}

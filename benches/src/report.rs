@@ -1,0 +1,66 @@
+//! The figures, for people and for programs.
+
+/// What was measured.
+#[derive(Default)]
+pub(crate) struct Report(Vec<Line>);
+
+struct Line {
+    name: &'static str,
+    unit: &'static str,
+    value: f64,
+    baseline: f64,
+}
+
+impl Report {
+    /// Adds the medians of some rounds.
+    pub(crate) fn add(
+        &mut self,
+        name: &'static str,
+        unit: &'static str,
+        ours: Vec<f64>,
+        baseline: Vec<f64>,
+    ) {
+        let line = Line { name, unit, value: median(ours), baseline: median(baseline) };
+        println!("{}", line.text());
+        self.0.push(line);
+    }
+
+    /// Prints a table, and with `json` one line for programs.
+    pub(crate) fn print(&self, json: bool) {
+        println!("\n{:28} {:>12} {:>12} {:>7}", "", "outbox", "by hand", "ratio");
+        for line in &self.0 {
+            println!("{}", line.text());
+        }
+        if json {
+            let results: Vec<_> = self
+                .0
+                .iter()
+                .map(|line| {
+                    serde_json::json!({
+                        "name": line.name,
+                        "value": line.value,
+                        "baseline": line.baseline,
+                        "ratio": line.ratio(),
+                    })
+                })
+                .collect();
+            println!("{}", serde_json::json!({ "results": results }));
+        }
+    }
+}
+
+impl Line {
+    fn ratio(&self) -> f64 {
+        self.value / self.baseline
+    }
+
+    fn text(&self) -> String {
+        let Self { name, unit, value, baseline } = self;
+        format!("{name:28} {value:>12.0} {baseline:>12.0} {:>7.2}  {unit}", self.ratio())
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
