@@ -106,8 +106,9 @@ impl<DB: Backend> Poller<DB> {
         };
         let floors = &mut rounds.floors;
         // A share of their own, so that failing events cannot crowd out new ones, nor be crowded out.
-        let retried = (rows / 4).max(1);
-        let fresh = Quota { rows: rows.saturating_sub(retried).max(1), floor: floors.fresh };
+        let retried = (rows / 5).max(1);
+        let fresh = rows.saturating_sub(retried).clamp(1, self.batch);
+        let fresh = Quota { rows: fresh, floor: floors.fresh };
         let retried = Quota { rows: retried, floor: floors.retried };
         let anchor = Instant::now();
         let claims = self.claim(&subscription, fresh, retried, room.bytes).await?;
@@ -128,7 +129,8 @@ impl<DB: Backend> Poller<DB> {
             return None;
         }
         let by_bytes = room.bytes / average.max(1);
-        Some(room.rows.min(self.batch).min(by_bytes).min(capacity).max(1))
+        let most = self.batch.saturating_add(self.batch / 4);
+        Some(room.rows.min(most).min(by_bytes).min(capacity).max(1))
     }
 
     /// One event for a listener whose pause is over.

@@ -84,6 +84,8 @@ impl<DB: Backend> Relay<DB> {
         self.hand.enter(Phase::Closed);
         self.keepers.stop().await;
         let flushed = self.flush().await;
+        self.recorder.store.let_go();
+        self.poller.store.let_go();
         if let Some(pool) = &self.own_pool {
             // Not for ever: a connection may be half open.
             let _ = tokio::time::timeout(LAST_MOMENTS, pool.close()).await;

@@ -187,11 +187,13 @@ async fn assemble<DB: Backend>(
     let own_pool = if in_memory {
         None
     } else {
-        let connections = 3 + u32::from(config.notify);
+        let connections = 4 + u32::from(config.notify);
         let own = pool::private(&pool, connections, patience).await;
         Some(own.map_err(Error::database("connecting"))?)
     };
     let own = Store::new(own_pool.clone().unwrap_or_else(|| pool.clone()), table.clone());
+    // The two busiest loops keep theirs.
+    let busy = || if own_pool.is_some() { own.keeping() } else { own.clone() };
     let owner: Arc<str> = owner(config.node_name.as_deref()).into();
     let hand = Arc::new(Hand::new(limits(&config), &concurrency(&config, &listeners)));
     let wake = Arc::new(Wake::new());
@@ -201,7 +203,7 @@ async fn assemble<DB: Backend>(
 
     let keepers = Services::new(&stop, runtime.clone());
     let recorder = Arc::new(Recorder {
-        store: own.clone(),
+        store: busy(),
         hand: Arc::clone(&hand),
         owner: Arc::clone(&owner),
         completion: config.completion,
@@ -209,7 +211,7 @@ async fn assemble<DB: Backend>(
         wake: Arc::clone(&wake),
         patience,
     });
-    keepers.start(RecordLoop(Arc::clone(&recorder)));
+    keepers.start(RecordLoop::new(Arc::clone(&recorder)));
     keepers.start(Renewer {
         store: own.clone(),
         hand: Arc::clone(&hand),
@@ -243,7 +245,7 @@ async fn assemble<DB: Backend>(
     }
 
     let poller = Arc::new(Poller {
-        store: own.clone(),
+        store: busy(),
         hand: Arc::clone(&hand),
         interest,
         owner: Arc::clone(&owner),

@@ -1,3 +1,5 @@
+use std::sync::{Arc, Mutex, PoisonError};
+
 use sqlx::pool::PoolConnection;
 
 use super::{Backend, Store};
@@ -6,31 +8,81 @@ use super::{Backend, Store};
 /// still say on it, and a driver may wait for ever for something else: it is closed then instead of
 /// going back to the pool.
 pub(super) struct Lent<DB: Backend> {
-    connection: PoolConnection<DB>,
+    // `None` only when it is dropped.
+    connection: Option<PoolConnection<DB>>,
+    kept: Option<Kept<DB>>,
     returned: bool,
 }
 
+/// A connection between two pieces of work. The pool would ask the server after each whether it is
+/// still there, which for a busy loop is a round trip for every statement.
+pub(super) struct Kept<DB: Backend>(Arc<Mutex<Option<PoolConnection<DB>>>>);
+
+impl<DB: Backend> Kept<DB> {
+    fn take(&self) -> Option<PoolConnection<DB>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn put(&self, connection: PoolConnection<DB>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection);
+    }
+}
+
+impl<DB: Backend> Clone for Kept<DB> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<DB: Backend> std::fmt::Debug for Kept<DB> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Kept")
+    }
+}
+
 impl<DB: Backend> Store<DB> {
+    /// The same store for a loop, which keeps its connection from one statement to the next.
+    pub(crate) fn keeping(&self) -> Self {
+        Self { kept: Some(Kept(Arc::default())), ..self.clone() }
+    }
+
+    /// Lets go of the connection that it keeps, if any.
+    pub(crate) fn let_go(&self) {
+        drop(self.kept.as_ref().and_then(Kept::take));
+    }
+
     pub(super) async fn lend(&self) -> sqlx::Result<Lent<DB>> {
-        Ok(Lent { connection: self.pool.acquire().await?, returned: false })
+        let connection = match self.kept.as_ref().and_then(Kept::take) {
+            Some(connection) => connection,
+            None => self.pool.acquire().await?,
+        };
+        Ok(Lent { connection: Some(connection), kept: self.kept.clone(), returned: false })
     }
 }
 
 impl<DB: Backend> Lent<DB> {
-    pub(super) fn connection(&mut self) -> &mut DB::Connection {
-        &mut self.connection
+    pub(super) fn connection(&mut self) -> &mut PoolConnection<DB> {
+        self.connection.as_mut().unwrap_or_else(|| unreachable!("it is there until it is dropped"))
     }
 
-    /// The work came to its end, good or bad.
-    pub(super) fn give_back(mut self) {
+    /// The work came to its end. Unless that was because of the connection, it can be kept.
+    pub(super) fn give_back<T>(mut self, result: &sqlx::Result<T>) {
         self.returned = true;
+        let sound = matches!(result, Ok(_) | Err(sqlx::Error::Database(_)));
+        if let (true, Some(kept)) = (sound, &self.kept)
+            && let Some(connection) = self.connection.take()
+        {
+            kept.put(connection);
+        }
     }
 }
 
 impl<DB: Backend> Drop for Lent<DB> {
     fn drop(&mut self) {
-        if !self.returned && DB::DIALECT.remote {
-            self.connection.close_on_drop();
+        if let (false, true, Some(connection)) =
+            (self.returned, DB::DIALECT.remote, &mut self.connection)
+        {
+            connection.close_on_drop();
         }
     }
 }
@@ -42,7 +94,7 @@ macro_rules! lending {
         let mut lent = $store.lend().await?;
         let $connection = lent.connection();
         let result = $work;
-        lent.give_back();
+        lent.give_back(&result);
         result
     }};
 }

@@ -58,7 +58,7 @@ use batch::Arg;
 use contention::retrying;
 use gate::Gate;
 pub(crate) use gate::Pass;
-use lend::lending;
+use lend::{Kept, lending};
 use statements::Statements;
 
 /// One outbox's table on one database.
@@ -68,6 +68,7 @@ pub struct Store<DB: Backend> {
     table: Table,
     sql: Arc<Statements>,
     gate: Gate,
+    kept: Option<Kept<DB>>,
 }
 
 impl<DB: Backend> Clone for Store<DB> {
@@ -77,6 +78,7 @@ impl<DB: Backend> Clone for Store<DB> {
             table: self.table.clone(),
             sql: Arc::clone(&self.sql),
             gate: self.gate.clone(),
+            kept: self.kept.clone(),
         }
     }
 }
@@ -86,7 +88,7 @@ impl<DB: Backend> Store<DB> {
     pub fn new(pool: Pool<DB>, table: Table) -> Self {
         let sql = Arc::new(Statements::new(DB::DIALECT, &table));
         let gate = Gate::of(DB::file(&pool));
-        Self { pool, table, sql, gate }
+        Self { pool, table, sql, gate, kept: None }
     }
 
     /// The table's name.
