@@ -9,11 +9,13 @@
 
 mod database;
 mod heard;
+mod node;
 mod recorder;
 mod table;
 
 pub use database::{Fresh, TestDatabase};
 pub use heard::{Call, Heard, eventually};
+pub use node::Node;
 pub use recorder::Recorder;
 pub use table::{Row, Rows, event, lease};
 

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use outbox_runtime::store::{
-    ClaimRequest, Completion, Finish, Finished, Quota, Store, Subscription,
+    Arg, ClaimRequest, Completion, Finish, Finished, Quota, Store, Subscription,
 };
 use outbox_tests::{Fresh, Rows, TestDatabase, lease, on_every_database};
-use sqlx::{AssertSqlSafe, SqlSafeStr};
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use super::claim::{quota, request};
 use super::finish::of;
@@ -29,34 +29,50 @@ async fn fill<DB: TestDatabase>(db: &Fresh<DB>, kind: &str, status: u8, from: u6
 
 async fn every_bounded_statement_uses_its_index<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
+    // Also while the table is small: a scan would lock what it reads.
+    if DB::URL_VARIABLE != Some("OUTBOX_TEST_POSTGRES_URL") {
+        fill(&db, "A", 0, 1, 3).await;
+        for statement in store.by_key() {
+            assert_plan(&db, statement, DB::BY_KEY).await;
+        }
+    }
     let (pending, done) = (size(20_000, 200_000), size(50_000, 500_000));
-    fill(&db, "A", 0, 1, pending).await;
+    fill(&db, "A", 0, 11, pending).await;
     fill(&db, "A", 1, 1_000_001, done).await;
     fill(&db, "A", 2, 2_000_001, pending / 10).await;
     fill(&db, "A", 3, 3_000_001, pending / 100).await;
     db.run(DB::ANALYZE).await;
     let known = store.subscribe([("Order", "A"), ("Order", "B")]);
-    let bounded = store.bounded(&known).into_iter().map(|statement| (statement, "outbox_event_"));
-    let by_key = store.by_key().into_iter().map(|statement| (statement, DB::BY_KEY));
-    for ((name, sql, args), index) in bounded.chain(by_key) {
-        let explain = AssertSqlSafe(format!("{}{}", DB::EXPLAIN, sql.as_str())).into_sql_str();
-        let mut connection = db.pool.acquire().await.unwrap();
-        let rows = DB::fetch(&mut connection, explain, args).await.unwrap();
-        let text = |row| DB::text(row, DB::PLAN_COLUMN).unwrap().unwrap_or_default();
-        let plan: Vec<String> = rows.iter().map(text).collect();
-        let whole = plan.join("\n") + "\n";
-        // A table that the statement makes for itself may be read as a whole.
-        let is_own =
-            |part: &&str| ["<", "ours", "outcome", "old"].iter().any(|name| part.starts_with(name));
-        let plan = whole.split("\"table_name\": \"").filter(|part| !is_own(part));
-        let plan = plan.collect::<Vec<_>>().join("\"table_name\": \"");
-        for costly in DB::COSTLY {
-            assert!(!plan.contains(costly), "{name} has {costly}:\n{plan}\n{}", sql.as_str());
-        }
-        // MySQL answers a minimum from the index alone, and does not even name it.
-        let answered = whole.contains("optimized away");
-        assert!(plan.contains(index) || answered, "{name} does not use {index}:\n{whole}");
+    for statement in store.bounded(&known) {
+        assert_plan(&db, statement, "outbox_event_").await;
     }
+    for statement in store.by_key() {
+        assert_plan(&db, statement, DB::BY_KEY).await;
+    }
+}
+
+async fn assert_plan<DB: TestDatabase>(
+    db: &Fresh<DB>,
+    (name, sql, args): (&str, SqlStr, Vec<Arg>),
+    index: &str,
+) {
+    let explain = AssertSqlSafe(format!("{}{}", DB::EXPLAIN, sql.as_str())).into_sql_str();
+    let mut connection = db.pool.acquire().await.unwrap();
+    let rows = DB::fetch(&mut connection, explain, args).await.unwrap();
+    let text = |row| DB::text(row, DB::PLAN_COLUMN).unwrap().unwrap_or_default();
+    let plan: Vec<String> = rows.iter().map(text).collect();
+    let whole = plan.join("\n") + "\n";
+    // A table that the statement makes for itself may be read as a whole.
+    let is_own =
+        |part: &&str| ["<", "ours", "outcome", "old"].iter().any(|name| part.starts_with(name));
+    let plan = whole.split("\"table_name\": \"").filter(|part| !is_own(part));
+    let plan = plan.collect::<Vec<_>>().join("\"table_name\": \"");
+    for costly in DB::COSTLY {
+        assert!(!plan.contains(costly), "{name} has {costly}:\n{whole}\n{}", sql.as_str());
+    }
+    // MySQL answers a minimum from the index alone, and does not even name it.
+    let answered = whole.contains("optimized away");
+    assert!(plan.contains(index) || answered, "{name} does not use {index}:\n{whole}");
 }
 
 /// Waits until the server has tidied up, which takes its time and would be measured with the claims.

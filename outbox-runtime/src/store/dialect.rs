@@ -33,6 +33,8 @@ pub struct Dialect {
     pub(super) later: Wrap,
     pub(super) earlier: Wrap,
 
+    /// Sets up a connection that only we use.
+    pub(super) session: Option<&'static str>,
     /// Begins a transaction of the user's.
     pub(super) begin: &'static str,
     /// Begins one of ours.
@@ -48,6 +50,8 @@ pub struct Dialect {
     /// Whether `insert` returns (sequence, event id) of what it has inserted.
     pub(super) insert_returns: bool,
     pub(super) existing: &'static str,
+    /// What makes `existing` see what others have just committed.
+    pub(super) existing_lock: &'static str,
     pub(super) claim: Locking,
     pub(super) renew: Locking,
     pub(super) finish: &'static str,

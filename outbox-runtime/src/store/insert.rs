@@ -1,5 +1,7 @@
 use std::collections::HashMap;
 
+use sqlx::SqlStr;
+
 use super::batch::{Arg, Batch, Cell};
 use super::claim::Lease;
 use super::row::{micros, span};
@@ -105,8 +107,8 @@ impl<DB: Backend> Store<DB> {
                 .iter()
                 .map(|row| row.envelope.event_id().to_string())
                 .filter(|id| !sequences.contains_key(id));
-            let existing = self.existing(connection, missing.collect()).await.map_err(failed())?;
-            sequences.extend(existing);
+            let found = self.find(connection, &self.sql.existing, missing.collect()).await;
+            sequences.extend(found.map_err(failed())?);
         }
         Ok(sequences)
     }
@@ -137,9 +139,11 @@ impl<DB: Backend> Store<DB> {
                         duplicates.insert(row.envelope.event_id().to_string(), inserted);
                         break;
                     }
-                    let found = self.existing(connection, ids(&fresh)).await.map_err(failed())?;
+                    // They are ours: a lock would only stand in the way of other writers.
+                    let found = self.find(connection, &self.sql.inserted, ids(&fresh)).await;
                     duplicates.extend(
                         found
+                            .map_err(failed())?
                             .into_iter()
                             .map(|(id, inserted)| (id, Inserted { duplicate: false, ..inserted })),
                     );
@@ -148,7 +152,8 @@ impl<DB: Backend> Store<DB> {
                 Err(sqlx::Error::Database(error))
                     if error.is_unique_violation() && attempt < TRIES =>
                 {
-                    let found = self.existing(connection, ids(&fresh)).await.map_err(failed())?;
+                    let found = self.find(connection, &self.sql.existing, ids(&fresh)).await;
+                    let found = found.map_err(failed())?;
                     fresh.retain(|row| !found.contains_key(row.envelope.event_id().as_str()));
                     duplicates.extend(found);
                 }
@@ -158,13 +163,14 @@ impl<DB: Backend> Store<DB> {
         Ok(duplicates)
     }
 
-    async fn existing(
+    async fn find(
         &self,
         connection: &mut DB::Connection,
+        sql: &SqlStr,
         ids: Vec<String>,
     ) -> sqlx::Result<HashMap<String, Inserted>> {
         let ids = Arg::Texts(ids.into_iter().map(Some).collect());
-        let rows = DB::fetch(connection, self.sql.existing.clone(), vec![ids]).await?;
+        let rows = DB::fetch(connection, sql.clone(), vec![ids]).await?;
         Ok(by_event_id::<DB>(rows, true))
     }
 

@@ -1,5 +1,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sqlx::SqlSafeStr;
 use sqlx::pool::PoolConnection;
 
 use super::{Backend, Store};
@@ -52,11 +53,19 @@ impl<DB: Backend> Store<DB> {
     }
 
     pub(super) async fn lend(&self) -> sqlx::Result<Lent<DB>> {
-        let connection = match self.kept.as_ref().and_then(Kept::take) {
-            Some(connection) => connection,
-            None => self.pool.acquire().await?,
+        let lent = |connection| Lent {
+            connection: Some(connection),
+            kept: self.kept.clone(),
+            returned: false,
         };
-        Ok(Lent { connection: Some(connection), kept: self.kept.clone(), returned: false })
+        if let Some(connection) = self.kept.as_ref().and_then(Kept::take) {
+            return Ok(lent(connection));
+        }
+        let mut lent = lent(self.pool.acquire().await?);
+        if let (Some(_), Some(session)) = (&self.kept, DB::DIALECT.session) {
+            DB::run(lent.connection(), session.into_sql_str()).await?;
+        }
+        Ok(lent)
     }
 }
 

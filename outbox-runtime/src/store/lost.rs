@@ -31,7 +31,7 @@ impl<DB: Backend> Store<DB> {
     /// With the statements of `flush` and `commit` prepared, so that those can be cut short.
     async fn begin_prepared(&self) -> sqlx::Result<Transaction<'static, DB>> {
         let mut tx = self.pool.begin_with(self.sql.begin.clone()).await?;
-        for statement in [&self.sql.insert, &self.sql.existing] {
+        for statement in [&self.sql.insert, &self.sql.inserted, &self.sql.existing] {
             DB::prepare(&mut tx, statement.clone()).await?;
         }
         Ok(tx)

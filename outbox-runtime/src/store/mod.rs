@@ -54,7 +54,8 @@ use std::sync::Arc;
 use sqlx::{Pool, SqlStr};
 
 use crate::Error;
-use batch::Arg;
+#[doc(hidden)]
+pub use batch::Arg;
 use contention::retrying;
 use gate::Gate;
 pub(crate) use gate::Pass;

@@ -1,9 +1,10 @@
 //! MySQL and MariaDB: only what both understand. Batches travel as one JSON text through
 //! `JSON_TABLE`; rows are locked first and updated then, in one READ COMMITTED transaction.
 //!
-//! `STRAIGHT_JOIN` from the batch to the table: on a small table the optimiser would rather scan it,
-//! and so wait for every row that somebody else has locked. `FORCE INDEX`: it would look up the status
-//! alone, and walk every row below the floor.
+//! `STRAIGHT_JOIN` from the batch to the table, and by its key (`FORCE INDEX`): on a small table the
+//! optimiser would rather scan it, and so wait for every row that somebody else has locked, or lock it
+//! all itself. The claim names its index as well: it would look up the status alone, and walk every
+//! row below the floor.
 
 use super::backend::backend;
 use super::dialect::{Dialect, Locking, MISSING_INDEX, READ_ONLY};
@@ -38,6 +39,9 @@ pub(super) const DIALECT: Dialect = Dialect {
     later: ("TIMESTAMPADD(MICROSECOND, ", ", UTC_TIMESTAMP(6))"),
     earlier: ("TIMESTAMPADD(MICROSECOND, -", ", UTC_TIMESTAMP(6))"),
 
+    session: Some(
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION innodb_lock_wait_timeout = 10",
+    ),
     begin: "START TRANSACTION; SAVEPOINT outbox_tx",
     begin_work: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION",
     guard: Some("RELEASE SAVEPOINT outbox_tx"),
@@ -61,8 +65,10 @@ pub(super) const DIALECT: Dialect = Dialect {
     existing: "\
         SELECT {int:row.sequence}, row.event_id FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
             event_id VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS ours \
-            STRAIGHT_JOIN {table} AS row \
-            ON row.event_id = ours.event_id LOCK IN SHARE MODE",
+            STRAIGHT_JOIN {table} AS row FORCE INDEX ({index:event_id}) \
+            ON row.event_id = ours.event_id",
+    // In a transaction's own snapshot, another's row would not be there.
+    existing_lock: " LOCK IN SHARE MODE",
     claim: Locking::LockThenUpdate {
         lock: "\
             SELECT {columns}, {micros:available_at}, {int:row.locked_by IS NOT NULL} \
@@ -75,7 +81,7 @@ pub(super) const DIALECT: Dialect = Dialect {
                 sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]', \
                 owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[2]', \
                 lease BIGINT PATH '$[3]', lost INT PATH '$[4]')) AS ours \
-            STRAIGHT_JOIN {table} AS row ON row.sequence = ours.sequence \
+            STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) ON row.sequence = ours.sequence \
             SET row.takeovers = row.takeovers + ours.lost, \
                 row.available_at = {later:ours.lease}, row.locked_by = ours.owner, \
                 row.locked_at = {now}, row.claim_token = row.claim_token + 1 \
@@ -86,21 +92,21 @@ pub(super) const DIALECT: Dialect = Dialect {
             SELECT {int:row.sequence} FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
                 sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]', \
                 owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[2]')) AS ours \
-            STRAIGHT_JOIN {table} AS row \
+            STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) \
                 ON row.sequence = ours.sequence \
             WHERE row.claim_token = ours.token AND row.locked_by = ours.owner \
                 AND row.status IN (0, 2) FOR UPDATE SKIP LOCKED",
         update: "\
             UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
                 lease BIGINT PATH '$[1]')) AS ours \
-            STRAIGHT_JOIN {table} AS row ON row.sequence = ours.sequence \
+            STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) ON row.sequence = ours.sequence \
             SET row.available_at = {later:ours.lease}",
     },
     finish: "\
         UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
             token BIGINT PATH '$[1]', mark INT PATH '$[2]', attempts INT PATH '$[3]', \
             wait BIGINT PATH '$[4]', error LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]')) AS outcome \
-            STRAIGHT_JOIN {table} AS row \
+            STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) \
             ON row.sequence = outcome.sequence \
         SET row.available_at = CASE WHEN outcome.mark IN (1, 3) THEN row.available_at \
                 ELSE {later:outcome.wait} END, \
@@ -115,13 +121,13 @@ pub(super) const DIALECT: Dialect = Dialect {
     delete_done: "\
         DELETE row FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
             sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]')) AS outcome \
-            STRAIGHT_JOIN {table} AS row \
+            STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) \
             ON row.sequence = outcome.sequence \
         WHERE row.claim_token = outcome.token AND row.locked_by = $2 AND row.status IN (0, 2)",
     states: "\
         SELECT {int:row.sequence}, {int:row.claim_token}, row.locked_by \
         FROM JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \
-            STRAIGHT_JOIN {table} AS row \
+            STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) \
             ON row.sequence = ours.sequence",
     // A DELETE takes no index hint, and without one prefers to sort.
     purge: &[
@@ -136,7 +142,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     ],
     replay_all: "\
         UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \
-            STRAIGHT_JOIN {table} AS row \
+            STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) \
             ON row.sequence = ours.sequence \
         SET row.attempts = 0, row.takeovers = 0, row.available_at = {now}, row.done_at = NULL, \
             row.last_error = NULL, row.locked_by = NULL, row.locked_at = NULL, \

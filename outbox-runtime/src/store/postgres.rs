@@ -56,6 +56,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     later: ("(statement_timestamp() + ", " * interval '1 microsecond')"),
     earlier: ("(statement_timestamp() - ", " * interval '1 microsecond')"),
 
+    session: None,
     begin: "BEGIN",
     begin_work: "BEGIN ISOLATION LEVEL READ COMMITTED",
     guard: None,
@@ -77,6 +78,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         RETURNING sequence, event_id::text",
     insert_returns: true,
     existing: "SELECT sequence, event_id::text FROM {table} WHERE event_id = ANY($1::text[])",
+    existing_lock: "",
     claim: Locking::AtOnce(
         "WITH due AS MATERIALIZED ( \
             SELECT sequence, available_at FROM {table} \

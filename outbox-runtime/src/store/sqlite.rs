@@ -32,6 +32,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     later: ("(CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ", ")"),
     earlier: ("(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ", ")"),
 
+    session: None,
     begin: "BEGIN IMMEDIATE; SAVEPOINT outbox_tx",
     begin_work: "BEGIN IMMEDIATE",
     guard: Some("RELEASE SAVEPOINT outbox_tx"),
@@ -50,6 +51,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     existing: "\
         SELECT sequence, event_id FROM {table} \
         WHERE event_id IN (SELECT value FROM json_each($1))",
+    existing_lock: "",
     claim: Locking::LockThenUpdate {
         lock: "\
             SELECT {columns}, available_at, row.locked_by IS NOT NULL FROM {table} AS row \

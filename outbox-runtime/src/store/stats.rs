@@ -105,6 +105,8 @@ impl<DB: Backend> Store<DB> {
                 finish::deletions(&[&done], "explain", arrays),
             ),
         ];
+        let sequences = Arg::Ints(vec![Some(7)]);
+        by_key.push(("states", self.sql.states.clone(), vec![sequences]));
         if let Some(update) = &self.sql.claim_update {
             let batch = Arg::from("[[7, 1, \"explain\", 1, 0]]");
             by_key.push(("claim update", update.clone(), vec![batch]));

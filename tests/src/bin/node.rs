@@ -1,0 +1,106 @@
+//! One process of a service, for tests with several: writes events, delivers what it gets, and notes
+//! every delivery in a file.
+//!
+//! `node DATABASE URL LOG [option=value]..`. It says `ready`, then `written`, and ends in good order when
+//! its input does.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test program fails by panicking"
+)]
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use outbox::{Backend, Config, Delivery, ListenerRegistry, Outbox};
+use outbox_tests::event;
+use sqlx::pool::PoolOptions;
+use sqlx::{Connection, MySql, Postgres, Sqlite};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+#[tokio::main]
+async fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [database, url, log, options @ ..] = arguments.as_slice() else {
+        panic!("node DATABASE URL LOG [option=value]..");
+    };
+    let options: HashMap<&str, u64> = options
+        .iter()
+        .map(|option| option.split_once('=').expect("option=value"))
+        .map(|(name, value)| (name, value.parse().expect("a number")))
+        .collect();
+    let log = OpenOptions::new().append(true).create(true).open(log).expect("the log file");
+    match database.as_str() {
+        "postgres" => run::<Postgres>(url, log, &options).await,
+        "mysql" => run::<MySql>(url, log, &options).await,
+        "sqlite" => run::<Sqlite>(url, log, &options).await,
+        other => panic!("unknown database {other}"),
+    }
+}
+
+async fn run<DB: Backend>(url: &str, log: File, options: &HashMap<&str, u64>) {
+    let option = |name: &str, default: u64| options.get(name).copied().unwrap_or(default);
+    let connect: <DB::Connection as Connection>::Options = url.parse().expect("a URL");
+    let pool = PoolOptions::<DB>::new()
+        .max_connections(20)
+        .acquire_timeout(Duration::from_secs(60))
+        .connect_with(connect)
+        .await
+        .expect("the database answers");
+    let log = Arc::new(log);
+    let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
+        // One write for a line, so that a line is there as a whole or not at all.
+        let line = format!("{}\n", delivery.envelope().event_id());
+        (&*log).write_all(line.as_bytes()).expect("the log can be written");
+        async {}
+    });
+    let mut config = Config::default();
+    config.poller.interval = Duration::from_millis(option("poll_ms", 5));
+    config.poller.lease = Duration::from_millis(option("lease_ms", 30_000));
+    config.dispatcher.hot_capacity = usize::try_from(option("seats", 1_000)).unwrap();
+    let outbox =
+        outbox::builder(pool).config(config).listeners(registry).start().await.expect("it starts");
+    println!("ready");
+    write(&outbox, options).await;
+    println!("written");
+    let mut input = BufReader::new(tokio::io::stdin()).lines();
+    while let Ok(Some(_)) = input.next_line().await {}
+    outbox.shutdown().await.expect("it stops in good order");
+}
+
+/// Writes events in transactions of some, several at a time.
+async fn write<DB: Backend>(outbox: &Outbox<DB>, options: &HashMap<&str, u64>) {
+    let option = |name: &str, default: u64| options.get(name).copied().unwrap_or(default);
+    let (events, size, writers) = (option("events", 0), option("size", 1), option("writers", 8));
+    let open = Duration::from_millis(option("open_ms", 0));
+    let transactions = events / size;
+    let tasks: Vec<_> = (0..writers)
+        .map(|writer| {
+            let outbox = outbox.clone();
+            let own = transactions / writers + u64::from(writer < transactions % writers);
+            tokio::spawn(async move {
+                for _ in 0..own {
+                    let mut tx = outbox.begin().await.expect("a transaction");
+                    for _ in 0..size {
+                        tx.write(event("A")).expect("an event");
+                    }
+                    if !open.is_zero() {
+                        // In the table, and not committed for long.
+                        tx.flush().await.expect("they are inserted");
+                        tokio::time::sleep(open).await;
+                    }
+                    tx.commit().await.expect("a commit");
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("a writer");
+    }
+}
