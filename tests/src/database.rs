@@ -10,6 +10,9 @@ use sqlx::{AssertSqlSafe, Connection, MySql, Pool, Postgres, SqlSafeStr, Sqlite}
 
 /// A database that tests can have a fresh one of.
 pub trait TestDatabase: Backend + HasStatementCache {
+    /// What the program `node` calls it.
+    const SHORT_NAME: &'static str;
+
     /// Where to find the server; `None` if no server is needed.
     const URL_VARIABLE: Option<&'static str>;
 
@@ -50,6 +53,7 @@ pub trait TestDatabase: Backend + HasStatementCache {
 }
 
 impl TestDatabase for Sqlite {
+    const SHORT_NAME: &'static str = "sqlite";
     const URL_VARIABLE: Option<&'static str> = None;
     const AGE: &'static str = "UPDATE {table} SET available_at = available_at - {micros}, \
         created_at = created_at - {micros}, done_at = done_at - {micros}, \
@@ -79,6 +83,7 @@ impl TestDatabase for Sqlite {
 }
 
 impl TestDatabase for Postgres {
+    const SHORT_NAME: &'static str = "postgres";
     const URL_VARIABLE: Option<&'static str> = Some("OUTBOX_TEST_POSTGRES_URL");
     const AGE: &'static str = "UPDATE {table} SET \
         available_at = available_at - {micros} * interval '1 microsecond', \
@@ -104,6 +109,7 @@ impl TestDatabase for Postgres {
 }
 
 impl TestDatabase for MySql {
+    const SHORT_NAME: &'static str = "mysql";
     const URL_VARIABLE: Option<&'static str> = Some("OUTBOX_TEST_MYSQL_URL");
     const AGE: &'static str = "UPDATE {table} SET \
         available_at = TIMESTAMPADD(MICROSECOND, -{micros}, available_at), \

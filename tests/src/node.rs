@@ -28,9 +28,14 @@ impl Node {
 
     /// Waits until it says something.
     pub fn says(&mut self, word: &str) {
+        assert_eq!(self.tells(), word);
+    }
+
+    /// The next thing it says.
+    pub fn tells(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("a line");
-        assert_eq!(line.trim_end(), word);
+        line.trim_end().to_owned()
     }
 
     /// Sends it a signal.
@@ -39,7 +44,7 @@ impl Node {
         assert!(sent.expect("kill").success());
     }
 
-    /// How many threads it has, how much memory it uses in MiB.
+    /// The most memory it has used so far, in MiB.
     pub fn memory(&self) -> u64 {
         let status = format!("/proc/{}/status", self.process.id());
         let status = std::fs::read_to_string(Path::new(&status)).expect("it is alive");

@@ -1,1 +1,222 @@
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use super::*;
+use crate::event::Status;
+use crate::store::Claimed;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+fn hand(concurrency: &[Option<usize>]) -> Arc<Hand> {
+    let limits = Limits { hot: 8, cold: 8, bytes: 1_000, results: 100, lease: LEASE };
+    Arc::new(Hand::new(limits, concurrency))
+}
+
+fn event(payload: usize) -> EventEnvelope {
+    EventEnvelope::json("A", format!("\"{}\"", "x".repeat(payload - 2))).unwrap()
+}
+
+fn row(sequence: i64, token: i64) -> Claimed {
+    let (attempts, takeovers, status) = (0, 0, Status::New);
+    Claimed { sequence, token, attempts, takeovers, status, envelope: event(10) }
+}
+
+fn admit(hand: &Hand, sequences: impl IntoIterator<Item = i64>, group: Option<usize>) {
+    let rows = sequences.into_iter().map(|sequence| (row(sequence, 1), group)).collect();
+    hand.admit(rows, Instant::now());
+}
+
+fn seat(hand: &Arc<Hand>, sequence: i64) {
+    let seat = hand.reserve(10, Some(0), 0).unwrap();
+    assert!(seat.take(sequence, event(10)));
+}
+
+/// The entries that can start now.
+fn startable(hand: &Hand) -> Vec<Entry> {
+    std::iter::from_fn(|| hand.try_next()).collect()
+}
+
+fn sequences(entries: &[Entry]) -> Vec<i64> {
+    entries.iter().map(|entry| entry.sequence).collect()
+}
+
+#[test]
+fn two_hot_for_one_cold_and_never_a_wait_for_the_empty_one() {
+    let hand = hand(&[None]);
+    (1..=6).for_each(|sequence| seat(&hand, sequence));
+    admit(&hand, 11..=16, Some(0));
+    assert_eq!(sequences(&startable(&hand)), [1, 2, 11, 3, 4, 12, 5, 6, 13, 14, 15, 16]);
+    admit(&hand, 21..=23, Some(0));
+    assert_eq!(sequences(&startable(&hand)), [21, 22, 23]);
+}
+
+#[test]
+fn seats_are_bounded_in_number_and_bytes_and_for_one_transaction() {
+    let hand = hand(&[None]);
+    assert!(hand.reserve(10, Some(0), 2).is_err(), "a quarter of the lane for one transaction");
+    let large = hand.reserve(950, Some(0), 0).unwrap();
+    assert!(matches!(hand.reserve(100, Some(0), 0), Err(NoSeat::Full)), "bytes");
+    drop(large);
+    let seats: Vec<HotSeat> = (0..8).map(|_| hand.reserve(100, Some(0), 0).unwrap()).collect();
+    assert!(matches!(hand.reserve(1, Some(0), 0), Err(NoSeat::Full)), "number");
+    drop(seats);
+    assert!(hand.reserve(100, Some(0), 0).is_ok(), "freed again");
+    hand.enter(Phase::Paused);
+    assert!(matches!(hand.reserve(1, Some(0), 0), Err(NoSeat::Closed)));
+}
+
+#[test]
+fn bytes_are_in_hand_until_the_result_is_durable() {
+    let hand = hand(&[None]);
+    let seat = hand.reserve(900, Some(0), 0).unwrap();
+    assert!(seat.take(1, event(10)));
+    let entry = hand.try_next().unwrap();
+    hand.finish(&entry, Finished::Done);
+    let batch = hand.take_results(10);
+    assert!(hand.reserve(200, Some(0), 0).is_err(), "not recorded yet");
+    hand.recorded(batch, &[]);
+    assert!(hand.reserve(200, Some(0), 0).is_ok());
+}
+
+#[test]
+fn a_limited_listener_parks_its_events_without_a_worker() {
+    let hand = hand(&[Some(1), None]);
+    admit(&hand, 1..=3, Some(0));
+    admit(&hand, 11..=12, Some(1));
+    let started = startable(&hand);
+    assert_eq!(sequences(&started), [1, 11, 12]);
+    hand.finish(&started[0], Finished::Done);
+    assert_eq!(sequences(&startable(&hand)), [2], "one ended, one begins");
+    assert_eq!(hand.claimable().open, [false, true], "its share is used up");
+}
+
+#[test]
+fn an_open_breaker_gives_everything_back_and_lets_one_try() {
+    let hand = hand(&[None]);
+    admit(&hand, 1..=4, Some(0));
+    let first = hand.try_next().unwrap();
+    let step = hand.unreachable(&first, |_| Duration::ZERO);
+    assert_eq!(step, BreakerStep::Opened { failures: 1 });
+    assert!(hand.try_next().is_none());
+    let batch = hand.take_results(10);
+    assert!(batch.iter().all(|finish| matches!(finish.result, Finished::Deferred { .. })));
+    assert_eq!(batch.len(), 4);
+    hand.recorded(batch, &[]);
+    let room = hand.claimable();
+    assert_eq!((room.open, room.probes), (vec![false], vec![0]));
+    hand.begin_probe(0);
+    admit(&hand, 5..=6, Some(0));
+    let probe = startable(&hand);
+    assert_eq!(sequences(&probe), [5], "only one tries");
+    let step = hand.unreachable(&probe[0], |_| Duration::ZERO);
+    assert_eq!(step, BreakerStep::Opened { failures: 2 });
+    hand.recorded(hand.take_results(10), &[]);
+    hand.begin_probe(0);
+    admit(&hand, [7], Some(0));
+    let probe = hand.try_next().unwrap();
+    assert_eq!(hand.finish(&probe, Finished::Done), BreakerStep::Closed);
+    assert_eq!(hand.claimable().open, [true]);
+}
+
+#[test]
+fn a_probe_that_vanishes_can_be_sent_again() {
+    let hand = hand(&[None]);
+    admit(&hand, [1], Some(0));
+    let entry = hand.try_next().unwrap();
+    hand.unreachable(&entry, |_| Duration::ZERO);
+    hand.recorded(hand.take_results(10), &[]);
+    hand.begin_probe(0);
+    admit(&hand, [2], Some(0));
+    let probe = hand.try_next().unwrap();
+    hand.finish(&probe, Finished::Released);
+    hand.recorded(hand.take_results(10), &[]);
+    assert_eq!(hand.claimable().probes, [0]);
+}
+
+#[test]
+fn what_is_claimed_again_while_it_runs_goes_on_under_the_new_token() {
+    let hand = hand(&[None]);
+    admit(&hand, [1], Some(0));
+    let entry = hand.try_next().unwrap();
+    hand.admit(vec![(row(1, 2), Some(0))], Instant::now());
+    assert!(hand.try_next().is_none(), "it runs already");
+    hand.finish(&entry, Finished::Done);
+    assert_eq!(hand.take_results(10)[0].token, 2);
+}
+
+#[test]
+fn what_is_claimed_again_after_its_result_was_applied_begins_anew() {
+    let hand = hand(&[None]);
+    admit(&hand, [1], Some(0));
+    let entry = hand.try_next().unwrap();
+    hand.finish(&entry, Finished::Deferred { delay: Duration::ZERO });
+    let batch = hand.take_results(10);
+    // The mark is applied, and the poller is faster than its acknowledgement.
+    hand.admit(vec![(row(1, 2), Some(0))], Instant::now());
+    hand.recorded(batch, &[]);
+    assert_eq!(sequences(&startable(&hand)), [1]);
+}
+
+#[test]
+fn a_result_that_came_too_late_for_its_token_is_recorded_under_the_new_one() {
+    let hand = hand(&[None]);
+    admit(&hand, [1], Some(0));
+    let entry = hand.try_next().unwrap();
+    hand.finish(&entry, Finished::Done);
+    let batch = hand.take_results(10);
+    hand.admit(vec![(row(1, 2), Some(0))], Instant::now());
+    assert_eq!(hand.recorded(batch, &[1]).stale, 0);
+    let batch = hand.take_results(10);
+    assert_eq!((batch.len(), batch[0].token), (1, 2));
+    hand.recorded(batch, &[]);
+    assert_eq!(hand.len(), 0);
+}
+
+#[test]
+fn nothing_starts_on_a_short_lease() {
+    let hand = hand(&[None]);
+    let long_ago = Instant::now().checked_sub(LEASE * 3 / 4).unwrap();
+    hand.admit(vec![(row(1, 1), Some(0)), (row(2, 1), Some(0))], long_ago);
+    assert!(hand.try_next().is_none());
+    let mut asked = hand.to_renew();
+    asked.sort_unstable();
+    assert_eq!(asked, [(1, 1), (2, 1)]);
+    // One could be renewed; the other is somebody else's by now.
+    let lost = hand.renewed(Instant::now(), &asked, &HashSet::from([2]));
+    assert_eq!((lost, sequences(&startable(&hand)), hand.len()), (1, vec![2], 1));
+}
+
+#[test]
+fn a_closed_hand_takes_no_seat_and_gives_back_the_rest() {
+    let hand = hand(&[Some(1)]);
+    let late = hand.reserve(10, Some(0), 0).unwrap();
+    admit(&hand, 1..=3, Some(0));
+    let running = startable(&hand);
+    hand.enter(Phase::Draining);
+    assert!(hand.reserve(10, Some(0), 0).is_err());
+    hand.give_back_waiting();
+    hand.finish(&running[0], Finished::Released);
+    hand.enter(Phase::Closed);
+    assert!(!late.take(9, event(10)), "its row must be given back by the writer");
+    hand.recorded(hand.take_results(10), &[]);
+    assert_eq!((hand.len(), hand.depths()), (0, (0, 0)));
+    hand.enter(Phase::Running);
+    assert_eq!(hand.phase(), Phase::Closed);
+}
+
+#[test]
+fn results_are_bounded() {
+    let limits = Limits { hot: 8, cold: 8, bytes: 1_000, results: 2, lease: LEASE };
+    let hand = Arc::new(Hand::new(limits, &[None]));
+    admit(&hand, 1..=4, Some(0));
+    for _ in 0..2 {
+        let entry = hand.try_next().unwrap();
+        hand.finish(&entry, Finished::Done);
+    }
+    assert!(hand.try_next().is_none(), "first these must be recorded");
+    let batch = hand.take_results(10);
+    assert!(hand.try_next().is_none());
+    hand.recorded(batch, &[]);
+    assert!(hand.try_next().is_some());
+}

@@ -26,7 +26,7 @@ impl Hand {
         }
     }
 
-    fn try_next(&self) -> Option<Entry> {
+    pub(super) fn try_next(&self) -> Option<Entry> {
         let mut state = self.lock();
         if matches!(state.phase, Phase::Paused | Phase::Closed)
             || state.results.len() + state.in_flight >= self.limits.results

@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use outbox::{Backend, Config, Delivery, ListenerRegistry, Outbox};
@@ -23,9 +24,37 @@ use outbox_tests::event;
 use sqlx::pool::PoolOptions;
 use sqlx::{Connection, MySql, Postgres, Sqlite};
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+/// How many statements the driver has run.
+static STATEMENTS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts what the driver logs: one line for each statement.
+struct CountStatements;
+
+impl Subscriber for CountStatements {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "sqlx::query"
+    }
+
+    fn event(&self, _: &Event<'_>) {
+        STATEMENTS.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
 
 #[tokio::main]
 async fn main() {
+    tracing::subscriber::set_global_default(CountStatements).expect("the only one");
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [database, url, log, options @ ..] = arguments.as_slice() else {
         panic!("node DATABASE URL LOG [option=value]..");
@@ -54,11 +83,16 @@ async fn run<DB: Backend>(url: &str, log: File, options: &HashMap<&str, u64>) {
         .await
         .expect("the database answers");
     let log = Arc::new(log);
+    let stuck = option("stuck", 0) == 1;
     let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
         // One write for a line, so that a line is there as a whole or not at all.
         let line = format!("{}\n", delivery.envelope().event_id());
         (&*log).write_all(line.as_bytes()).expect("the log can be written");
-        async {}
+        async move {
+            if stuck {
+                std::future::pending::<()>().await;
+            }
+        }
     });
     let mut config = Config::default();
     config.poller.interval = Duration::from_millis(option("poll_ms", 5));
@@ -69,6 +103,13 @@ async fn run<DB: Backend>(url: &str, log: File, options: &HashMap<&str, u64>) {
     println!("ready");
     write(&outbox, options).await;
     println!("written");
+    if let Some(time) = options.get("count_ms") {
+        // Until it has backed off.
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let before = STATEMENTS.load(Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(*time)).await;
+        println!("{}", STATEMENTS.load(Ordering::Relaxed) - before);
+    }
     let mut input = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(_)) = input.next_line().await {}
     outbox.shutdown().await.expect("it stops in good order");

@@ -1,0 +1,48 @@
+//! Nodes that call each other, on PostgreSQL.
+
+use std::time::{Duration, Instant};
+
+use outbox::Mode;
+use outbox_tests::{Fresh, Heard, event, eventually};
+use sqlx::Postgres;
+
+use crate::harness::{listening, quiet, write};
+
+const LISTENERS: &str = "SELECT COUNT(*) FROM pg_stat_activity \
+    WHERE datname = current_database() AND query LIKE 'LISTEN%'";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_wakes_other_nodes() {
+    let Some(db) = Fresh::<Postgres>::new().await else { return };
+    let heard = Heard::default();
+    // Its poller would sleep for an hour.
+    let worker = quiet(&db, listening(&heard)).notify(true).start().await.unwrap();
+    let producer =
+        outbox::builder(db.pool.clone()).mode(Mode::WriterOnly).notify(true).start().await.unwrap();
+    eventually("it listens", async || db.number(LISTENERS).await == 1).await;
+    worker.drained().await.unwrap();
+    let mut waits = Vec::new();
+    for round in 1..=21 {
+        write(&producer, &[event("A")]).await;
+        let committed = Instant::now();
+        let calls = heard.reach(round).await;
+        waits.push(calls[round - 1].at.saturating_duration_since(committed));
+    }
+    waits.sort();
+    println!("from the commit to another node: median {:?}, worst {:?}", waits[10], waits[20]);
+    assert!(waits[10] < Duration::from_millis(50), "{waits:?}");
+
+    // The connection is lost, and made again.
+    db.run(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
+         WHERE datname = current_database() AND query LIKE 'LISTEN%'",
+    )
+    .await;
+    write(&producer, &[event("B")]).await;
+    heard.reach(22).await;
+    eventually("it listens again", async || db.number(LISTENERS).await == 1).await;
+    write(&producer, &[event("C")]).await;
+    heard.reach(23).await;
+    producer.shutdown().await.unwrap();
+    worker.shutdown().await.unwrap();
+}

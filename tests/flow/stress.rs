@@ -1,0 +1,69 @@
+//! Starting and stopping, again and again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use outbox::Mode;
+use outbox_tests::{Fresh, Heard, TestDatabase, event, eventually, on_every_database};
+use tokio::runtime::Handle;
+
+use crate::harness::{listening, locked, quiet, with_status, write};
+
+/// How many sessions there are in this database.
+async fn sessions<DB: TestDatabase>(db: &Fresh<DB>) -> i64 {
+    match DB::SHORT_NAME {
+        "postgres" => {
+            db.number("SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()")
+                .await
+        }
+        "mysql" => {
+            db.number("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE()")
+                .await
+        }
+        _ => 0,
+    }
+}
+
+async fn two_hundred_starts_and_stops_leak_nothing<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    let writer = outbox::builder(db.pool.clone()).mode(Mode::WriterOnly).start().await.unwrap();
+    let running = Arc::new(AtomicUsize::new(1));
+    let going_on = Arc::clone(&running);
+    let loaded = tokio::spawn(async move {
+        let mut written = 0;
+        while going_on.load(Ordering::SeqCst) == 1 {
+            write(&writer, &[event("A"), event("B")]).await;
+            written += 2;
+        }
+        written
+    });
+    let mut tasks = Vec::new();
+    for _ in 0..200 {
+        let outbox = quiet(&db, listening(&heard)).workers(4).start().await.unwrap();
+        write(&outbox, &[event("C")]).await;
+        outbox.shutdown().await.unwrap();
+        drop(outbox);
+        tasks.push(Handle::current().metrics().num_alive_tasks());
+    }
+    running.store(0, Ordering::SeqCst);
+    let written: usize = loaded.await.unwrap();
+    // Between the end of the first stops and of the last ones nothing has been added.
+    let (early, late) = (&tasks[20..60], &tasks[160..]);
+    let least = |counts: &[usize]| counts.iter().min().copied().unwrap();
+    println!(
+        "{}: tasks {} and {}, {} events",
+        DB::SHORT_NAME,
+        least(early),
+        least(late),
+        written + 200
+    );
+    assert!(least(late) <= least(early) + 2, "{tasks:?}");
+    eventually("connections are closed", async || sessions(&db).await <= 13).await;
+    assert_eq!(locked(&db).await, 0, "every stop was in good order");
+    let last = quiet(&db, listening(&heard)).start().await.unwrap();
+    last.drained().await.unwrap();
+    heard.assert_each_once(written + 200);
+    assert_eq!(usize::try_from(with_status(&db, 1).await).unwrap(), written + 200);
+}
+
+on_every_database!(two_hundred_starts_and_stops_leak_nothing);
