@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use outbox::{
-    MAX_AGGREGATE_ID_BYTES, MAX_AGGREGATE_NAME_BYTES, MAX_EVENT_ID_BYTES, MAX_EVENT_NAME_BYTES,
-    MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES, MAX_TENANT_ID_BYTES, Status,
+    Config, MAX_AGGREGATE_ID_BYTES, MAX_AGGREGATE_NAME_BYTES, MAX_EVENT_ID_BYTES,
+    MAX_EVENT_NAME_BYTES, MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES, MAX_TENANT_ID_BYTES, Status,
 };
 
 fn read(path: &str) -> String {
@@ -105,4 +105,51 @@ fn statuses() {
     let documented: Vec<[String; 2]> =
         rows.iter().map(|row| [row[0].clone(), row[1].clone()]).collect();
     assert_eq!(documented, expected);
+}
+
+#[test]
+fn defaults() {
+    let Config { dispatcher, poller, retry, purge, .. } = Config::default();
+    let config = Config::default();
+    let expected = [
+        ("table", format!("{:?}", config.table)),
+        ("mode", format!("{:?}", config.mode)),
+        ("node_name", format!("{:?}", config.node_name)),
+        ("dispatcher.workers", dispatcher.workers.to_string()),
+        ("dispatcher.hot_capacity", dispatcher.hot_capacity.to_string()),
+        ("dispatcher.cold_capacity", dispatcher.cold_capacity.to_string()),
+        ("dispatcher.max_bytes", dispatcher.max_bytes.to_string()),
+        ("dispatcher.drain_timeout", format!("{:?}", dispatcher.drain_timeout)),
+        ("poller.interval", format!("{:?}", poller.interval)),
+        ("poller.batch_size", poller.batch_size.to_string()),
+        ("poller.lease", format!("{:?}", poller.lease)),
+        ("poller.skip_recent", format!("{:?}", poller.skip_recent)),
+        ("retry.max_attempts", retry.max_attempts.to_string()),
+        ("retry.base", format!("{:?}", retry.base)),
+        ("retry.max", format!("{:?}", retry.max)),
+        ("retry.timeout", format!("{:?}", retry.timeout)),
+        ("purge.enabled", purge.enabled.to_string()),
+        ("purge.retention", format!("{:?}", purge.retention)),
+        ("purge.dead_retention", format!("{:?}", purge.dead_retention)),
+        ("purge.interval", format!("{:?}", purge.interval)),
+        ("unroutable", format!("{:?}", config.unroutable)),
+        ("completion", format!("{:?}", config.completion)),
+        ("notify", config.notify.to_string()),
+    ];
+    let expected: Vec<[String; 2]> =
+        expected.iter().map(|(name, value)| [format!("`{name}`"), format!("`{value}`")]).collect();
+    let documented: Vec<[String; 2]> = table("| option | default | meaning |")
+        .iter()
+        .map(|row| [row[0].clone(), row[1].clone()])
+        .collect();
+    assert_eq!(documented, expected);
+}
+
+#[test]
+fn variables() {
+    let expected: Vec<Vec<String>> = Config::VARIABLES
+        .iter()
+        .map(|(name, meaning)| vec![format!("`{name}`"), (*meaning).to_owned()])
+        .collect();
+    assert_eq!(table("| variable | what it sets |"), expected);
 }

@@ -9,6 +9,7 @@
 )]
 #![allow(missing_docs, reason = "these types are read here and nowhere else")]
 
+mod config;
 mod decode;
 mod docs;
 mod envelope;

@@ -1,0 +1,61 @@
+//! Configuration from the environment.
+
+use std::time::Duration;
+
+use outbox::{Config, EnvError, Mode};
+
+fn from(variables: &[(&str, &str)]) -> Result<Config, EnvError> {
+    Config::from_variables(|name| {
+        let found = variables.iter().find(|(own, _)| *own == name);
+        found.map(|(_, value)| (*value).to_owned())
+    })
+}
+
+#[test]
+fn nothing_set_changes_nothing() {
+    assert_eq!(from(&[]).unwrap(), Config::default());
+}
+
+#[test]
+fn every_variable_is_read() {
+    let config = from(&[
+        ("OUTBOX_RELAY_ENABLED", "false"),
+        ("OUTBOX_RELAY_POLL_INTERVAL", "250ms"),
+        ("OUTBOX_RELAY_BATCH_SIZE", "77"),
+        ("OUTBOX_RELAY_LOCK_TTL", "2m"),
+        ("OUTBOX_RELAY_MAX_ATTEMPTS", "3"),
+        ("OUTBOX_CLEANER_ENABLED", "off"),
+        ("OUTBOX_CLEANER_RETENTION", "1d"),
+    ])
+    .unwrap();
+    assert_eq!(config.mode, Mode::WriterOnly);
+    assert_eq!(config.poller.interval, Duration::from_millis(250));
+    assert_eq!(config.poller.batch_size, 77);
+    assert_eq!(config.poller.lease, Duration::from_secs(120));
+    assert_eq!(config.retry.max_attempts, 3);
+    assert!(!config.purge.enabled);
+    assert_eq!(config.purge.retention, Duration::from_secs(86_400));
+    assert!(config.faults().is_empty());
+}
+
+#[test]
+fn bad_values_name_their_variable_all_at_once() {
+    let error = from(&[
+        ("OUTBOX_RELAY_ENABLED", "maybe"),
+        ("OUTBOX_RELAY_POLL_INTERVAL", "5"),
+        ("OUTBOX_RELAY_BATCH_SIZE", "-1"),
+        ("OUTBOX_RELAY_LOCK_TTL", "99999999999999999999s"),
+        ("OUTBOX_CLEANER_RETENTION", ""),
+    ])
+    .unwrap_err();
+    assert_eq!(error.faults().len(), 5);
+    assert_eq!(
+        error.faults()[1],
+        "OUTBOX_RELAY_POLL_INTERVAL is \"5\", which is not a duration like `500ms`, `30s`, `5m`, `1h` \
+         or `7d`"
+    );
+    let text = error.to_string();
+    for name in ["ENABLED", "INTERVAL", "BATCH_SIZE", "LOCK_TTL", "RETENTION"] {
+        assert!(text.contains(name), "{text}");
+    }
+}
