@@ -15,8 +15,8 @@ async fn a_breaker_opens_gives_back_tries_one_and_closes<DB: TestDatabase>(db: F
     let others = Heard::default();
     let registry =
         listening(&others).register_for("Order", "Mail", move |delivery: Delivery| {
-            noted.note(&delivery);
             let up = reachable.load(Ordering::SeqCst);
+            noted.note(&delivery);
             async move {
                 if up { Ok(()) } else { Err(ListenerError::unreachable("mail server is down")) }
             }

@@ -60,15 +60,15 @@ impl<DB: Backend> Service for RecordLoop<DB> {
 impl<DB: Backend> Recorder<DB> {
     /// Records what there is, if anything.
     pub(crate) async fn record(&self) -> Result<(), Error> {
-        let batch = self.hand.take_results(BATCH);
-        if batch.is_empty() {
+        let results = self.hand.borrow_results(BATCH);
+        let rows = results.batch().len();
+        if rows == 0 {
             return Ok(());
         }
         let begun = Instant::now();
-        match self.write(&batch).await {
+        match self.write(results.batch()).await {
             Ok(stale) => {
-                let rows = batch.len();
-                let recorded = self.hand.recorded(batch, &stale);
+                let recorded = results.recorded(&stale);
                 self.metrics.recorded(rows, recorded.stale, begun.elapsed());
                 if recorded.stale > 0 {
                     tracing::warn!(
@@ -83,7 +83,6 @@ impl<DB: Backend> Recorder<DB> {
                 Ok(())
             }
             Err(error) => {
-                self.hand.put_back(batch);
                 // Until results are recorded, claiming might bring back what is only not yet
                 // marked.
                 self.wake.recorder_works(false);

@@ -16,6 +16,32 @@ pub(crate) struct Recorded {
     pub(crate) due_in: Option<Duration>,
 }
 
+/// Results that are being recorded.
+#[derive(Debug)]
+pub(crate) struct Borrowed<'a> {
+    hand: &'a Hand,
+    batch: Vec<Finish>,
+}
+
+impl Borrowed<'_> {
+    pub(crate) fn batch(&self) -> &[Finish] {
+        &self.batch
+    }
+
+    /// They are durable, or stale.
+    pub(crate) fn recorded(mut self, stale: &[i64]) -> Recorded {
+        self.hand.recorded(std::mem::take(&mut self.batch), stale)
+    }
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        if !self.batch.is_empty() {
+            self.hand.put_back(std::mem::take(&mut self.batch));
+        }
+    }
+}
+
 impl Hand {
     /// Waits until there is a result.
     pub(crate) async fn result(&self) {
@@ -35,8 +61,14 @@ impl Hand {
         !self.lock().results.is_empty()
     }
 
+    /// Results to be recorded. If they are not, because whoever has them fails or is stopped, they
+    /// come back by themselves.
+    pub(crate) fn borrow_results(&self, most: usize) -> Borrowed<'_> {
+        Borrowed { hand: self, batch: self.take_results(most) }
+    }
+
     /// Results to be recorded, under the latest tokens.
-    pub(crate) fn take_results(&self, most: usize) -> Vec<Finish> {
+    pub(super) fn take_results(&self, most: usize) -> Vec<Finish> {
         let mut state = self.lock();
         let count = state.results.len().min(most);
         let taken: Vec<_> = state.results.drain(..count).collect();
@@ -52,7 +84,7 @@ impl Hand {
     }
 
     /// They could not be recorded; another time.
-    pub(crate) fn put_back(&self, batch: Vec<Finish>) {
+    fn put_back(&self, batch: Vec<Finish>) {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(batch.len());
         for finish in batch.into_iter().rev() {
@@ -63,7 +95,7 @@ impl Hand {
     /// They are durable, or stale: either way they are no longer in hand. A row that was claimed
     /// again in the meantime begins anew if its result was applied, and is recorded again under its
     /// new token if not.
-    pub(crate) fn recorded(&self, batch: Vec<Finish>, stale: &[i64]) -> Recorded {
+    pub(super) fn recorded(&self, batch: Vec<Finish>, stale: &[i64]) -> Recorded {
         let stale: HashSet<i64> = stale.iter().copied().collect();
         let mut recorded = Recorded::default();
         let mut state = self.lock();

@@ -4,6 +4,7 @@ use std::time::Instant;
 use super::held::{Held, Stage};
 use super::{Entry, Hand, Lane, Phase};
 use crate::event::EventEnvelope;
+use crate::store::Finished;
 
 /// A place in the hot lane for a row that is about to be inserted. Dropping it frees the place.
 #[derive(Debug)]
@@ -83,9 +84,15 @@ impl HotSeat {
         };
         state.held.insert(sequence, held);
         let entry = Entry { sequence, attempts: 0, envelope, group: self.group, lane: Lane::Hot };
-        state.lanes.push(entry);
-        drop(state);
-        hand.work.notify_one();
+        if state.phase == Phase::Paused {
+            state.give_back(entry, Finished::Released);
+            drop(state);
+            hand.results.notify_one();
+        } else {
+            state.lanes.push(entry);
+            drop(state);
+            hand.work.notify_one();
+        }
         true
     }
 }

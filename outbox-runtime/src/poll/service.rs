@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +21,9 @@ pub(crate) struct PollLoop<DB: Backend> {
     starved: bool,
 }
 
+/// A poller that sleeps for long but is woken often finds what it has passed over all the same.
+const LONGEST_WITHOUT_SWEEP: Duration = Duration::from_secs(5);
+
 impl<DB: Backend> PollLoop<DB> {
     pub(crate) fn new(poller: Arc<Poller<DB>>, wake: Arc<Wake>) -> Self {
         let idle = Idle::new(poller.interval);
@@ -38,8 +41,14 @@ impl<DB: Backend> PollLoop<DB> {
             }
         }
         loop {
+            if !self.wake.may_claim() {
+                tokio::select! {
+                    () = stop.cancelled() => return false,
+                    () = self.wake.called() => continue,
+                }
+            }
             let alarm = self.wake.alarm().map_or(self.next, |alarm| alarm.min(self.next));
-            if self.wake.is_called() && self.wake.may_claim() || alarm <= Instant::now() {
+            if self.wake.is_called() || alarm <= Instant::now() {
                 return true;
             }
             tokio::select! {
@@ -61,13 +70,13 @@ impl<DB: Backend> Service for PollLoop<DB> {
     const NAME: &'static str = "poller";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
-        if !self.wait(stop).await || !self.wake.may_claim() {
-            self.next = Instant::now() + self.poller.interval;
+        if !self.wait(stop).await {
             return Ok(());
         }
         let calls = self.wake.take();
         let now = Instant::now();
-        let late = |last: Instant| now.duration_since(last) >= self.poller.interval;
+        let between = self.poller.interval.min(LONGEST_WITHOUT_SWEEP);
+        let late = |last: Instant| now.duration_since(last) >= between;
         let sweep = calls.sweep || self.last_sweep.is_none_or(late);
         if !(calls.due || calls.sweep || self.starved) {
             let look = self.poller.look(sweep).await?;

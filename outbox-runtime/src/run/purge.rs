@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::PurgeConfig;
-use super::service::Service;
+use super::service::{Service, within};
 use crate::Error;
 use crate::store::{Backend, Store};
 
@@ -11,6 +11,7 @@ use crate::store::{Backend, Store};
 pub(super) struct Purger<DB: Backend> {
     pub(super) store: Store<DB>,
     pub(super) config: PurgeConfig,
+    pub(super) patience: Duration,
     pub(super) next: Instant,
 }
 
@@ -28,9 +29,13 @@ impl<DB: Backend> Service for Purger<DB> {
         }
         let (mut done, mut dead) = (0, 0);
         while !stop.is_cancelled() {
-            let deleted_done = self.store.purge_done(self.config.retention, BATCH).await?;
+            let purge = self.store.purge_done(self.config.retention, BATCH);
+            let deleted_done = within(self.patience, "purging events", purge).await?;
             let deleted_dead = match self.config.dead_retention {
-                Some(age) => self.store.purge_dead(age, BATCH).await?,
+                Some(age) => {
+                    let purge = self.store.purge_dead(age, BATCH);
+                    within(self.patience, "purging events", purge).await?
+                }
                 None => 0,
             };
             done += deleted_done;

@@ -264,8 +264,8 @@ async fn assemble<DB: Backend>(
         sources.start(Ear { store: own.clone(), wake: Arc::clone(&wake) });
     }
     if config.purge.enabled {
-        let next = Instant::now();
-        sources.start(Purger { store: own.clone(), config: config.purge.clone(), next });
+        let (config, next) = (config.purge.clone(), Instant::now());
+        sources.start(Purger { store: own.clone(), config, patience, next });
     }
     sources.start(Sampler {
         store: own,

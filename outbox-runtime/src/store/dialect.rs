@@ -77,7 +77,9 @@ pub struct Dialect {
     pub(super) estimate_by_name: bool,
 }
 
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(super) const MISSING_INDEX: &str = "the table lacks an index of its migration: claims will be slow; compare it with `migration_sql`";
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(super) const READ_ONLY: &str =
     "the server is read-only: nothing can be written or delivered; connect to the primary";
 

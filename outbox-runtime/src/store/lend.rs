@@ -74,10 +74,15 @@ impl<DB: Backend> Lent<DB> {
         self.connection.as_mut().unwrap_or_else(|| unreachable!("it is there until it is dropped"))
     }
 
-    /// The work came to its end. Unless that was because of the connection, it can be kept.
+    /// The work came to its end. A connection on which it failed may lead to a server that has
+    /// become a read-only one, so it is not kept for ever.
     pub(super) fn give_back<T>(mut self, result: &sqlx::Result<T>) {
-        self.returned = true;
-        let sound = matches!(result, Ok(_) | Err(sqlx::Error::Database(_)));
+        let sound = match result {
+            Ok(_) => true,
+            Err(sqlx::Error::Database(error)) => DB::is_contention(&**error),
+            Err(_) => false,
+        };
+        self.returned = sound || self.kept.is_none();
         if let (true, Some(kept)) = (sound, &self.kept)
             && let Some(connection) = self.connection.take()
         {
