@@ -71,6 +71,7 @@ struct Counts {
     ways: Mutex<Vec<(Way, usize)>>,
     results: Mutex<Vec<(String, DispatchResult)>>,
     stale: AtomicUsize,
+    claims: Mutex<Vec<Duration>>,
 }
 
 impl Counted {
@@ -81,6 +82,12 @@ impl Counted {
 
     pub(crate) fn results(&self) -> Vec<(String, DispatchResult)> {
         self.0.results.lock().unwrap().clone()
+    }
+
+    pub(crate) fn median_claim(&self) -> Duration {
+        let mut claims = self.0.claims.lock().unwrap().clone();
+        claims.sort();
+        claims[claims.len() / 2]
     }
 
     pub(crate) fn stale(&self) -> usize {
@@ -95,6 +102,10 @@ impl MetricsExporter for Counted {
 
     fn dispatched(&self, topic: &str, result: DispatchResult, _: Duration) {
         self.0.results.lock().unwrap().push((topic.to_owned(), result));
+    }
+
+    fn claimed(&self, _: usize, took: Duration) {
+        self.0.claims.lock().unwrap().push(took);
     }
 
     fn recorded(&self, _: usize, stale: usize, _: Duration) {

@@ -70,6 +70,46 @@ async fn an_event_nobody_knows_waits_for_a_process_that_does<DB: TestDatabase>(d
     new_heard.assert_each_once(2);
 }
 
+async fn claims_cost_the_same_whatever_nobody_knows<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    let mut medians = Vec::new();
+    db.store().await;
+    for unknown in [0, 100_000] {
+        if unknown > 0 {
+            let fill = DB::FILL
+                .replace("{table}", "outbox_event")
+                .replace("{type}", "Unknown")
+                .replace("{status}", "0")
+                .replace("{from}", "1")
+                .replace("{to}", &unknown.to_string());
+            db.run(fill).await;
+            db.run(DB::ANALYZE).await;
+        }
+        let counted = Counted::default();
+        let outbox = quiet(&db, listening(&heard))
+            .mode(Mode::PollerOnly)
+            .metrics(counted.clone())
+            .start()
+            .await
+            .unwrap();
+        outbox.drained().await.unwrap();
+        for _ in 0..60 {
+            let before = heard.count();
+            write(&outbox, &[event("A")]).await;
+            heard.reach(before + 1).await;
+        }
+        medians.push(counted.median_claim());
+        outbox.shutdown().await.unwrap();
+    }
+    println!(
+        "{}: a claim takes {:?}, with 100,000 unknown {:?}",
+        DB::SHORT_NAME,
+        medians[0],
+        medians[1]
+    );
+    assert!(medians[1] < 2 * medians[0] + Duration::from_millis(2), "{medians:?}");
+}
+
 async fn unknown_events_can_be_dead_at_once<DB: TestDatabase>(db: Fresh<DB>) {
     let heard = Heard::default();
     let outbox = quiet(&db, listening(&heard)).unroutable(Unroutable::Dead).start().await.unwrap();
@@ -103,6 +143,7 @@ on_every_database!(
     a_poller_only_process_has_no_hot_path,
     a_writer_only_process_needs_no_listeners,
     an_event_nobody_knows_waits_for_a_process_that_does,
+    claims_cost_the_same_whatever_nobody_knows,
     unknown_events_can_be_dead_at_once,
     two_outboxes_on_one_table_in_one_process,
 );

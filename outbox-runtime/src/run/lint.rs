@@ -26,31 +26,70 @@ pub(super) fn of_config(config: &Config, listeners: &Listeners, connections: u32
         ));
     }
     for listener in listeners.iter() {
-        let options = listener.options();
-        let endless = match options.timeout {
-            Some(Timeout::Never) => true,
-            Some(Timeout::After(_)) => false,
-            None => config.retry.timeout.is_none(),
+        let (options, who) =
+            (listener.options(), format!("{} ({})", listener.name(), listener.place()));
+        let timeout = match options.timeout {
+            Some(Timeout::After(timeout)) => Some(timeout),
+            Some(Timeout::Never) => None,
+            None => config.retry.timeout,
         };
         let unlimited =
             options.concurrency.is_none_or(|calls| calls as usize >= dispatcher.workers);
-        if endless && unlimited {
-            warnings.push(format!(
-                "{} ({}) has no time-out and no `concurrency` below the number of workers: calls \
-                 that never return will block every other listener",
-                listener.name(),
-                listener.place()
-            ));
-        }
-        if let Some(Timeout::After(timeout)) = options.timeout
-            && timeout < Duration::from_millis(1)
-        {
-            warnings.push(format!(
-                "{} ({}) has a time-out of {timeout:?}, which no call can meet",
-                listener.name(),
-                listener.place()
-            ));
+        match timeout {
+            None if unlimited => warnings.push(format!(
+                "{who} has no time-out and no `concurrency` below the number of workers: calls that \
+                 never return will block every other listener"
+            )),
+            Some(timeout) if timeout > poller.lease.saturating_mul(10) => warnings.push(format!(
+                "{who} may take {timeout:?}, and the lease is {:?}: in an outage of the database that \
+                 is longer than the lease, another process starts the event again; lengthen \
+                 `poller.lease`",
+                poller.lease
+            )),
+            Some(timeout) if timeout < Duration::from_millis(1) => {
+                warnings.push(format!("{who} has a time-out of {timeout:?}, which no call can meet"));
+            }
+            _ => {}
         }
     }
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listener::{Delivery, ListenerOptions, ListenerRegistry};
+
+    fn warnings(
+        options: ListenerOptions,
+        change: impl Fn(&mut Config),
+        connections: u32,
+    ) -> String {
+        let registry = ListenerRegistry::new();
+        let registry = registry.register_with(options, "Order", "A", |_: Delivery| async {});
+        let mut config = Config::default();
+        change(&mut config);
+        of_config(&config, &registry.build().unwrap(), connections).join("\n")
+    }
+
+    #[test]
+    fn the_defaults_are_sound() {
+        assert_eq!(warnings(ListenerOptions::DEFAULT, |_| {}, 10), "");
+    }
+
+    #[test]
+    fn every_doubtful_choice_is_told_with_its_remedy() {
+        let default = ListenerOptions::DEFAULT;
+        let drain = |config: &mut Config| config.dispatcher.drain_timeout = Duration::from_secs(99);
+        assert!(warnings(default, drain, 10).contains("`dispatcher.drain_timeout` (99s)"));
+        assert!(warnings(default, |_| {}, 2).contains("32 workers share a pool of 2 connections"));
+        let endless = default.timeout(Timeout::Never);
+        let text = warnings(endless, |_| {}, 10);
+        assert!(text.contains("lint.rs:") && text.contains("has no time-out"), "{text}");
+        assert_eq!(warnings(endless.concurrency(2), |_| {}, 10), "");
+        let long = default.timeout(Timeout::After(Duration::from_secs(600)));
+        assert!(warnings(long, |_| {}, 10).contains("lengthen `poller.lease`"));
+        let short = default.timeout(Timeout::After(Duration::from_micros(1)));
+        assert!(warnings(short, |_| {}, 10).contains("which no call can meet"));
+    }
 }
