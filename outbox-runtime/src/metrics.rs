@@ -1,5 +1,7 @@
 //! What can be counted.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::store::Stats;
@@ -68,3 +70,48 @@ pub enum DispatchResult {
 pub(crate) struct NoMetrics;
 
 impl MetricsExporter for NoMetrics {}
+
+/// Keeps the panics of an exporter from whoever tells it something.
+pub(crate) struct Careful(pub(crate) Arc<dyn MetricsExporter>);
+
+impl Careful {
+    fn tell(&self, tell: impl FnOnce(&dyn MetricsExporter)) {
+        if catch_unwind(AssertUnwindSafe(|| tell(&*self.0))).is_err() {
+            tracing::error!("a metrics exporter panicked");
+        }
+    }
+}
+
+impl MetricsExporter for Careful {
+    fn enqueued(&self, way: Way, events: usize) {
+        self.tell(|own| own.enqueued(way, events));
+    }
+
+    fn dispatched(&self, topic: &str, result: DispatchResult, took: Duration) {
+        self.tell(|own| own.dispatched(topic, result, took));
+    }
+
+    fn queue_depth(&self, hot: usize, cold: usize) {
+        self.tell(|own| own.queue_depth(hot, cold));
+    }
+
+    fn table(&self, stats: &Stats) {
+        self.tell(|own| own.table(stats));
+    }
+
+    fn claimed(&self, rows: usize, took: Duration) {
+        self.tell(|own| own.claimed(rows, took));
+    }
+
+    fn recorded(&self, rows: usize, stale: usize, took: Duration) {
+        self.tell(|own| own.recorded(rows, stale, took));
+    }
+
+    fn leases_lost(&self, rows: usize) {
+        self.tell(|own| own.leases_lost(rows));
+    }
+
+    fn paused_listeners(&self, listeners: usize) {
+        self.tell(|own| own.paused_listeners(listeners));
+    }
+}

@@ -16,7 +16,7 @@ use crate::harness::{Counted, HOUR, first_row, insert_due, listening, quiet, wit
 async fn due_in<DB: TestDatabase>(db: &Fresh<DB>) -> f64 {
     let store = db.store().await;
     let look = store.look(None, None).await.unwrap();
-    look.due_in().unwrap().as_secs_f64()
+    look.next_in.unwrap().as_secs_f64()
 }
 
 fn failing(heard: &Heard, options: ListenerOptions) -> ListenerRegistry {
@@ -189,7 +189,53 @@ async fn attempts_travel_to_the_listener_and_count_failures_only<DB: TestDatabas
     eventually("it is done", async || with_status(&db, 1).await == 1).await;
 }
 
+/// An error whose text cannot be had.
+#[derive(Debug)]
+struct Unspeakable;
+
+impl std::fmt::Display for Unspeakable {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("an error panics");
+    }
+}
+
+impl std::error::Error for Unspeakable {}
+
+struct PanickingPolicy;
+
+impl outbox::RetryPolicy for PanickingPolicy {
+    fn delay(&self, _: u32) -> Duration {
+        panic!("a policy panics");
+    }
+}
+
+async fn panics_around_a_failure_spend_an_attempt<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    let noted = heard.clone();
+    let registry = failing(&heard, ListenerOptions::DEFAULT.concurrency(1)).register_with(
+        ListenerOptions::DEFAULT.concurrency(1).max_attempts(1),
+        "Order",
+        "Unspeakable",
+        move |delivery: Delivery| {
+            noted.note(&delivery);
+            async { Err::<(), _>(Unspeakable) }
+        },
+    );
+    let outbox =
+        quiet(&db, registry).retry_policy(PanickingPolicy).max_attempts(2).start().await.unwrap();
+    write(&outbox, &[event("A"), event("Unspeakable"), event("Unspeakable")]).await;
+    eventually("all are dead", async || {
+        (&db, outbox.store()).age(Duration::from_secs(2)).await;
+        outbox.poll_once().await.unwrap();
+        with_status(&db, 3).await == 3
+    })
+    .await;
+    assert_eq!(heard.count(), 4, "twice, and once each");
+    outbox.shutdown().await.unwrap();
+}
+
 on_every_database!(
+    panics_around_a_failure_spend_an_attempt,
     failures_are_retried_by_the_policy_and_then_dead,
     retries_come_without_any_poll_interval,
     a_listener_may_put_an_event_off,

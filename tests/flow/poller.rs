@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use outbox::{ClaimedEvent, Config, EventEnvelope, PollerHandler, Status, Way};
+use outbox::{
+    ClaimedEvent, Config, Delivery, EventEnvelope, ListenerOptions, PollerHandler, Status,
+    Unroutable, Way,
+};
 use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
 
 use crate::harness::{
@@ -162,6 +165,43 @@ async fn rows_of_long_transactions_are_found<DB: TestDatabase>(db: Fresh<DB>) {
     heard.reach(2).await;
 }
 
+async fn a_backlog_of_a_limited_listener_flows_on<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, store) = (Heard::default(), db.store().await);
+    let rows = (&db, &store);
+    for (round, policy) in [(1, Unroutable::Leave), (2, Unroutable::Dead)] {
+        let events: Vec<EventEnvelope> = (0..1_500).map(|_| event("Slow")).collect();
+        for chunk in events.chunks(500) {
+            rows.insert_due(chunk).await;
+        }
+        // Older than where any claim would end.
+        rows.age(Duration::from_secs(60)).await;
+        let noted = heard.clone();
+        let two = ListenerOptions::DEFAULT.concurrency(2);
+        let registry =
+            listening(&heard).register_with(two, "Order", "Slow", move |delivery: Delivery| {
+                noted.note(&delivery);
+                async { tokio::task::yield_now().await }
+            });
+        let outbox = quiet(&db, registry).unroutable(policy).start().await.unwrap();
+        heard.reach(round * 1_500).await;
+        outbox.shutdown().await.unwrap();
+    }
+    heard.assert_each_once(3_000);
+}
+
+async fn what_will_be_due_is_not_forgotten_for_what_nobody_knows<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    let outbox = quiet(&db, listening(&heard)).start().await.unwrap();
+    outbox.drained().await.unwrap();
+    let delay = Duration::from_millis(300);
+    let delayed =
+        EventEnvelope::builder("A").aggregate_type("Order").payload_json("{}").deliver_after(delay);
+    let written = Instant::now();
+    write(&outbox, &[event("Unknown"), delayed.build().unwrap()]).await;
+    let late = heard.reach(1).await[0].at - written;
+    assert!(late >= delay && late < delay + Duration::from_millis(700), "{late:?}");
+}
+
 async fn one_poll_is_one_batch<DB: TestDatabase>(db: Fresh<DB>) {
     let heard = Heard::default();
     let mut config = Config::default();
@@ -189,5 +229,7 @@ on_every_database!(
     failing_events_do_not_crowd_out_new_ones,
     a_handler_can_take_the_place_of_listeners,
     rows_of_long_transactions_are_found,
+    a_backlog_of_a_limited_listener_flows_on,
+    what_will_be_due_is_not_forgotten_for_what_nobody_knows,
     one_poll_is_one_batch,
 );

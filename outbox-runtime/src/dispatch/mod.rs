@@ -65,7 +65,43 @@ impl Service for Worker {
 }
 
 impl Dispatcher {
+    /// Delivers an event. However that ends, the entry leaves the worker's hands.
     async fn deliver(&self, entry: Entry) {
+        let decision = match caught(self.attempt(&entry)).await {
+            Ok(decision) => decision,
+            // Not the listener, whose panics are caught, but something of the user's around it: an
+            // error's text, a retry policy, the end of a call that took too long.
+            Err(_) => {
+                let treatment = entry.group.and_then(|index| self.treatments.get(index));
+                let max_attempts = treatment.map_or(1, |treatment| treatment.max_attempts);
+                decide(&Ended::Panicked, entry.attempts, max_attempts, &*self.pause)
+            }
+        };
+        let step = match decision {
+            Decision::Record(finished) => self.hand.finish(&entry, finished),
+            Decision::Pause => self.hand.unreachable(&entry, |failures| self.pause.delay(failures)),
+        };
+        let listener = entry.group.and_then(|index| self.listeners.get(index));
+        let listener = listener.map_or("", Listener::name);
+        match step {
+            BreakerStep::Opened { failures } => {
+                tracing::warn!(
+                    listener,
+                    failures,
+                    "cannot reach what it talks to; its events wait"
+                );
+                self.wake.look();
+            }
+            BreakerStep::Closed => {
+                tracing::info!(listener, "reaches what it talks to again");
+                self.wake.sweep();
+            }
+            BreakerStep::Unchanged => {}
+        }
+    }
+
+    /// Calls the listener, and says what follows.
+    async fn attempt(&self, entry: &Entry) -> Decision {
         let event = &entry.envelope;
         let known = entry
             .group
@@ -77,44 +113,25 @@ impl Dispatcher {
                 event.aggregate_type()
             );
             let dead = Finished::Dead { attempts: entry.attempts, error };
-            self.tell("other", &entry, &dead, Duration::ZERO);
-            self.hand.finish(&entry, dead);
-            return;
+            self.tell("other", entry, &dead, Duration::ZERO);
+            return Decision::Record(dead);
         };
         let begun = Instant::now();
         let (passed, allowed) = self.interceptors.before(event, entry.attempts);
         let ended = match allowed {
-            Ok(()) => self.call(listener, treatment, &entry).await,
+            Ok(()) => self.call(listener, treatment, entry).await,
             Err(error) => Ended::Answered(Err(error)),
         };
         ended.with_error(|error| self.interceptors.after(passed, event, error));
         let took = begun.elapsed();
         let decision = decide(&ended, entry.attempts, treatment.max_attempts, &*treatment.policy);
-        let step = match decision {
-            Decision::Record(finished) => {
-                self.tell(event.event_type(), &entry, &finished, took);
-                self.hand.finish(&entry, finished)
-            }
+        match &decision {
+            Decision::Record(finished) => self.tell(event.event_type(), entry, finished, took),
             Decision::Pause => {
                 self.metrics.dispatched(event.event_type(), DispatchResult::Deferred, took);
-                self.hand.unreachable(&entry, |failures| self.pause.delay(failures))
             }
-        };
-        match step {
-            BreakerStep::Opened { failures } => {
-                tracing::warn!(
-                    listener = listener.name(),
-                    failures,
-                    "cannot reach what it talks to; its events wait"
-                );
-                self.wake.look();
-            }
-            BreakerStep::Closed => {
-                tracing::info!(listener = listener.name(), "reaches what it talks to again");
-                self.wake.sweep();
-            }
-            BreakerStep::Unchanged => {}
         }
+        decision
     }
 
     async fn call(&self, listener: &Listener, treatment: &Treatment, entry: &Entry) -> Ended {

@@ -4,7 +4,7 @@ use std::collections::hash_map;
 use std::time::{Duration, Instant};
 
 use super::group::Breaker;
-use super::held::{Held, Reclaimed, Stage};
+use super::held::{Again, Held, Stage};
 use super::{Entry, Hand, Lane, Phase, State};
 use crate::store::{Claimed, Finished};
 
@@ -46,9 +46,9 @@ impl Hand {
         let mut rows = lane;
         let mut room = Room { lane, places: self.limits.cold, bytes, ..Room::default() };
         for (index, group) in state.groups.iter().enumerate() {
-            let free = group.room(self.limits.cold);
+            let free = group.room(Lane::Cold, self.limits.cold);
             // Not for a few: a claim that is worth its statement, or none.
-            let open = free > 0 && (group.limit.is_none() || free >= self.limits.cold / 8);
+            let open = free >= (self.limits.cold / 16).max(1);
             room.open.push(open);
             if open {
                 rows = rows.min(free);
@@ -68,13 +68,13 @@ impl Hand {
         self.room.notified().await;
     }
 
-    /// The pause of a listener is over: one event may try.
-    pub(crate) fn begin_probe(&self, group: usize) {
+    /// The pause of a listener is over: this row, which is about to be admitted, may try.
+    pub(crate) fn begin_probe(&self, group: usize, probe: i64) {
         let mut state = self.lock();
         if let Some(group) = state.groups.get_mut(group)
             && let Breaker::Open { failures, .. } = group.breaker
         {
-            group.breaker = Breaker::Probing { failures };
+            group.breaker = Breaker::Probing { probe, failures };
         }
     }
 
@@ -82,7 +82,7 @@ impl Hand {
     pub(crate) fn no_probe(&self, group: usize, again: Duration) {
         let mut state = self.lock();
         if let Some(group) = state.groups.get_mut(group)
-            && let (Breaker::Probing { failures }, 0) = (group.breaker, group.held)
+            && let Breaker::Open { failures, .. } = group.breaker
         {
             group.breaker = Breaker::Open { until: Instant::now() + again, failures };
         }
@@ -105,14 +105,15 @@ impl Hand {
         }
         drop(state);
         self.work.notify_one();
+        self.results.notify_one();
     }
 
     /// Takes in a claimed row for somebody else to work on; `None` if it is in hand already.
     pub(crate) fn lend(&self, row: Claimed, anchor: Instant) -> Option<Entry> {
         let mut state = self.lock();
         let sequence = row.sequence;
-        if state.held.contains_key(&sequence) {
-            state.admit(row, None, anchor + self.limits.lease);
+        if let Some(held) = state.held.get_mut(&sequence) {
+            held.adopt(row.token, anchor + self.limits.lease, || Again::Settle(Finished::Released));
             return None;
         }
         let now = Instant::now();
@@ -125,7 +126,8 @@ impl Hand {
             stage: Stage::Running { since: now, warned: false },
             bytes,
             group: None,
-            reclaimed: None,
+            lane: Lane::Cold,
+            again: None,
         };
         state.held.insert(sequence, held);
         state.bytes += bytes;
@@ -138,10 +140,9 @@ impl Hand {
     pub(crate) fn abandon(&self, entry: &Entry) {
         let mut state = self.lock();
         state.running = state.running.saturating_sub(1);
-        if let Some(held) = state.held.remove(&entry.sequence) {
-            state.forget(held.group, held.bytes);
-        }
+        state.forget(entry.sequence);
         drop(state);
+        self.room.notify_one();
         self.settled.notify_waiters();
     }
 
@@ -157,10 +158,14 @@ impl Hand {
             stage: Stage::Recording,
             bytes: 0,
             group: None,
-            reclaimed: None,
+            lane: Lane::Cold,
+            again: None,
         };
         match state.held.entry(sequence) {
-            hash_map::Entry::Occupied(mut ours) => ours.get_mut().token = token,
+            hash_map::Entry::Occupied(mut ours) => {
+                let lease_until = held.lease_until;
+                ours.get_mut().adopt(token, lease_until, || Again::Settle(result));
+            }
             hash_map::Entry::Vacant(place) => {
                 place.insert(held);
                 state.results.push_back((sequence, result));
@@ -171,16 +176,23 @@ impl Hand {
     }
 }
 
+impl Held {
+    /// Its lease had ended, and this node was the first to notice: what is being done goes on under
+    /// the new token. If that is done and only not recorded yet, it may have to be done again.
+    fn adopt(&mut self, token: i64, lease_until: Instant, again: impl FnOnce() -> Again) {
+        self.token = token;
+        self.lease_until = lease_until;
+        if self.stage == Stage::Recording {
+            self.again = Some(again());
+        }
+    }
+}
+
 impl State {
-    fn admit(&mut self, row: Claimed, group: Option<usize>, lease_until: Instant) {
+    pub(super) fn admit(&mut self, row: Claimed, group: Option<usize>, lease_until: Instant) {
         let sequence = row.sequence;
         if let Some(held) = self.held.get_mut(&sequence) {
-            // Its lease had ended, and this node was the first to notice.
-            held.token = row.token;
-            held.lease_until = lease_until;
-            if held.stage == Stage::Recording {
-                held.reclaimed = Some(Reclaimed::of(row));
-            }
+            held.adopt(row.token, lease_until, || Again::Deliver(Box::new(row), group));
             return;
         }
         let now = Instant::now();
@@ -193,16 +205,22 @@ impl State {
             stage: Stage::Queued,
             bytes,
             group,
-            reclaimed: None,
+            lane: Lane::Cold,
+            again: None,
         };
         self.held.insert(sequence, held);
         self.bytes += bytes;
         if let Some(group) = group.and_then(|group| self.groups.get_mut(group)) {
-            group.held += 1;
+            group.hold(Lane::Cold);
         }
         self.lanes.reserve(Lane::Cold);
         let Claimed { attempts, envelope, .. } = row;
-        self.lanes.push(Entry { sequence, attempts, envelope, group, lane: Lane::Cold });
+        let entry = Entry { sequence, attempts, envelope, group, lane: Lane::Cold };
+        match self.phase {
+            Phase::Running | Phase::Draining => self.lanes.push(entry),
+            // It was claimed while the node was being paused or closed.
+            Phase::Paused | Phase::Closed => self.give_back(entry, Finished::Released),
+        }
     }
 
     /// An entry goes back to the table without having been started.
@@ -215,14 +233,20 @@ impl State {
     }
 
     /// A row is no longer in hand.
-    pub(super) fn forget(&mut self, group: Option<usize>, bytes: usize) {
+    pub(super) fn forget(&mut self, sequence: i64) {
+        if let Some(held) = self.held.remove(&sequence) {
+            self.let_go(held.group, held.lane, held.bytes);
+            if let Some(group) = held.group.and_then(|group| self.groups.get_mut(group)) {
+                group.lost(sequence);
+            }
+        }
+    }
+
+    /// Frees what a row or a seat has taken up.
+    pub(super) fn let_go(&mut self, group: Option<usize>, lane: Lane, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
         if let Some(group) = group.and_then(|group| self.groups.get_mut(group)) {
-            group.held = group.held.saturating_sub(1);
-            if let (Breaker::Probing { failures }, 0) = (group.breaker, group.held) {
-                // The one that was to try is gone without a verdict.
-                group.breaker = Breaker::Open { until: Instant::now(), failures };
-            }
+            group.let_go(lane);
         }
     }
 }

@@ -1,15 +1,16 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::Entry;
+use super::{Entry, Lane};
 
 /// The load of one listener.
 #[derive(Debug)]
 pub(super) struct Group {
     /// How many calls may run at once; `None` leaves it to the number of workers.
     pub(super) limit: Option<usize>,
-    /// How many of its rows are in hand.
-    pub(super) held: usize,
+    /// How many of its rows are in hand, by the lane they came through.
+    hot: usize,
+    cold: usize,
     pub(super) running: usize,
     /// Those that wait for a call to end.
     pub(super) parked: VecDeque<Entry>,
@@ -25,8 +26,9 @@ pub(super) enum Breaker {
         until: Instant,
         failures: u32,
     },
-    /// One event tries it out.
+    /// This one tries it out. No other may start, and no other's end says anything.
     Probing {
+        probe: i64,
         failures: u32,
     },
 }
@@ -41,28 +43,50 @@ pub(crate) enum BreakerStep {
 
 impl Group {
     pub(super) fn new(limit: Option<usize>) -> Self {
-        Self { limit, held: 0, running: 0, parked: VecDeque::new(), breaker: Breaker::Closed }
+        let (hot, cold, running) = (0, 0, 0);
+        Self { limit, hot, cold, running, parked: VecDeque::new(), breaker: Breaker::Closed }
     }
 
-    /// Whether another call may begin.
-    pub(super) fn may_run(&self) -> bool {
-        let limit = match self.breaker {
-            Breaker::Probing { .. } => Some(1),
-            Breaker::Closed | Breaker::Open { .. } => self.limit,
+    /// One more or one less of its rows is in hand.
+    pub(super) fn hold(&mut self, lane: Lane) {
+        *self.held(lane) += 1;
+    }
+
+    pub(super) fn let_go(&mut self, lane: Lane) {
+        let held = self.held(lane);
+        *held = held.saturating_sub(1);
+    }
+
+    fn held(&mut self, lane: Lane) -> &mut usize {
+        match lane {
+            Lane::Hot => &mut self.hot,
+            Lane::Cold => &mut self.cold,
+        }
+    }
+
+    /// Whether a call may begin.
+    pub(super) fn may_run(&self, sequence: i64) -> bool {
+        match self.breaker {
+            Breaker::Probing { probe, .. } => probe == sequence,
+            Breaker::Closed | Breaker::Open { .. } => {
+                self.limit.is_none_or(|limit| self.running < limit)
+            }
+        }
+    }
+
+    /// How many more of its rows may be in hand through a lane of so many places. A listener that
+    /// takes only some calls at a time must not fill the lanes for the others.
+    pub(super) fn room(&self, lane: Lane, places: usize) -> usize {
+        let held = match lane {
+            Lane::Hot => self.hot,
+            Lane::Cold => self.cold,
         };
-        limit.is_none_or(|limit| self.running < limit)
-    }
-
-    /// How many more of its rows may be in hand. A listener that takes only some calls at a time
-    /// must not fill the lanes for the others.
-    pub(super) fn room(&self, lane: usize) -> usize {
         match (self.breaker, self.limit) {
             (Breaker::Closed, None) => usize::MAX,
             (Breaker::Closed, Some(limit)) => {
-                (lane / 4).max(1).saturating_add(limit).saturating_sub(self.held)
+                (places / 8).max(1).saturating_add(limit).saturating_sub(held)
             }
-            (Breaker::Open { .. }, _) => 0,
-            (Breaker::Probing { .. }, _) => 1usize.saturating_sub(self.held),
+            (Breaker::Open { .. } | Breaker::Probing { .. }, _) => 0,
         }
     }
 
@@ -76,6 +100,15 @@ impl Group {
         match self.breaker {
             Breaker::Open { until, .. } => Some(until.saturating_duration_since(now)),
             Breaker::Closed | Breaker::Probing { .. } => None,
+        }
+    }
+
+    /// A row is gone. If it was to try the breaker out, another one must.
+    pub(super) fn lost(&mut self, sequence: i64) {
+        if let Breaker::Probing { probe, failures } = self.breaker
+            && probe == sequence
+        {
+            self.breaker = Breaker::Open { until: Instant::now(), failures };
         }
     }
 }

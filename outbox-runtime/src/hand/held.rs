@@ -1,8 +1,8 @@
 use std::time::Instant;
 
-use super::{Entry, Lane};
-use crate::event::{EventEnvelope, EventId};
-use crate::store::Claimed;
+use super::Lane;
+use crate::event::EventId;
+use crate::store::{Claimed, Finished};
 
 /// A row that is claimed by this node, from the claim until its result is durable.
 #[derive(Debug)]
@@ -17,8 +17,9 @@ pub(super) struct Held {
     pub(super) stage: Stage,
     pub(super) bytes: usize,
     pub(super) group: Option<usize>,
-    /// The row as it was claimed again while its last result was being recorded.
-    pub(super) reclaimed: Option<Box<Reclaimed>>,
+    pub(super) lane: Lane,
+    /// What the row was claimed again for while its last result was being recorded.
+    pub(super) again: Option<Again>,
 }
 
 /// How far a row has come.
@@ -32,19 +33,11 @@ pub(super) enum Stage {
     Recording,
 }
 
+/// What is to be done with a row that was claimed again.
 #[derive(Debug)]
-pub(super) struct Reclaimed {
-    pub(super) attempts: u32,
-    pub(super) envelope: EventEnvelope,
-}
-
-impl Reclaimed {
-    pub(super) fn of(row: Claimed) -> Box<Self> {
-        Box::new(Self { attempts: row.attempts, envelope: row.envelope })
-    }
-
-    pub(super) fn into_entry(self, sequence: i64, group: Option<usize>) -> Entry {
-        let Self { attempts, envelope } = self;
-        Entry { sequence, attempts, envelope, group, lane: Lane::Cold }
-    }
+pub(super) enum Again {
+    /// To be delivered by this listener.
+    Deliver(Box<Claimed>, Option<usize>),
+    /// Its result is known already.
+    Settle(Finished),
 }

@@ -150,10 +150,15 @@ impl Hand {
         self.lock().phase
     }
 
-    /// Moves on to another phase. A closed hand stays closed.
+    /// Moves on to another phase. There is no way back from draining.
     pub(crate) fn enter(&self, phase: Phase) {
         let mut state = self.lock();
-        if state.phase != Phase::Closed {
+        let forward = match state.phase {
+            Phase::Running | Phase::Paused => true,
+            Phase::Draining => phase == Phase::Closed,
+            Phase::Closed => false,
+        };
+        if forward {
             state.phase = phase;
         }
         drop(state);
@@ -206,6 +211,12 @@ impl State {
         let (mut out, kept) = std::mem::take(&mut self.short).into_iter().partition(&matches);
         self.short = kept;
         taken.append(&mut out);
+        // One that was to follow may have been taken out: another one follows.
+        for group in &mut self.groups {
+            if let Some(next) = group.parked.pop_front() {
+                self.lanes.push_ready(next);
+            }
+        }
         taken
     }
 }

@@ -1,10 +1,10 @@
 //! What the recorder does.
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::held::Stage;
-use super::{Hand, Lane};
+use super::Hand;
+use super::held::Again;
 use crate::store::{Finish, Finished};
 
 /// What came of a batch of results.
@@ -103,28 +103,38 @@ impl Hand {
         for Finish { sequence, token, result } in batch {
             let is_stale = stale.contains(&sequence);
             let Some(held) = state.held.get_mut(&sequence) else { continue };
-            let group = held.group;
-            if let Some(reclaimed) = held.reclaimed.take() {
-                if is_stale && held.token != token {
+            let (again, newer, lease_until) =
+                (held.again.take(), held.token != token, held.lease_until);
+            match again {
+                // It was recorded under the token of the last claim, which is so dealt with.
+                None => {}
+                Some(_) if !newer => {}
+                Some(_) if is_stale => {
                     state.results.push_back((sequence, result));
-                } else {
-                    held.stage = Stage::Queued;
-                    held.since = Instant::now();
-                    state.lanes.reserve(Lane::Cold);
-                    state.lanes.push(reclaimed.into_entry(sequence, group));
+                    continue;
                 }
-                continue;
+                Some(Again::Settle(next)) => {
+                    state.results.push_back((sequence, next));
+                    continue;
+                }
+                Some(Again::Deliver(row, group)) => {
+                    state.forget(sequence);
+                    state.admit(*row, group, lease_until);
+                    continue;
+                }
             }
             if is_stale {
                 recorded.stale += 1;
             } else if let Finished::Retry { delay, .. } | Finished::Deferred { delay } = result {
                 recorded.due_in = Some(recorded.due_in.map_or(delay, |due| due.min(delay)));
             }
-            let bytes = held.bytes;
-            state.held.remove(&sequence);
-            state.forget(group, bytes);
+            state.forget(sequence);
         }
+        let more = !state.results.is_empty();
         drop(state);
+        if more {
+            self.results.notify_one();
+        }
         self.work.notify_one();
         self.room.notify_one();
         self.settled.notify_waiters();

@@ -66,9 +66,7 @@ impl Hand {
         let dropped = state.extract(|entry| lost.contains(&entry.sequence));
         for entry in &dropped {
             state.lanes.free(entry.lane);
-            if let Some(held) = state.held.remove(&entry.sequence) {
-                state.forget(held.group, held.bytes);
-            }
+            state.forget(entry.sequence);
         }
         let short = std::mem::take(&mut state.short);
         short.into_iter().for_each(|entry| state.lanes.push_ready(entry));

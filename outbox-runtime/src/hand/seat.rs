@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::group::Breaker;
 use super::held::{Held, Stage};
 use super::{Entry, Hand, Lane, Phase};
 use crate::event::EventEnvelope;
@@ -45,13 +46,13 @@ impl Hand {
             return Err(NoSeat::Full);
         }
         if let Some(group) = group.and_then(|group| state.groups.get_mut(group)) {
-            if group.paused_for(Instant::now()).is_some() {
+            if group.breaker != Breaker::Closed {
                 return Err(NoSeat::Closed);
             }
-            if group.room(self.limits.hot) == 0 {
+            if group.room(Lane::Hot, self.limits.hot) == 0 {
                 return Err(NoSeat::Full);
             }
-            group.held += 1;
+            group.hold(Lane::Hot);
         }
         state.lanes.reserve(Lane::Hot);
         state.bytes += bytes;
@@ -71,6 +72,11 @@ impl HotSeat {
             drop(state);
             return false;
         }
+        if state.held.contains_key(&sequence) {
+            // The transaction was open for longer than its lease, and our own poller was faster.
+            drop(state);
+            return true;
+        }
         self.taken = true;
         let held = Held {
             token: 1,
@@ -80,7 +86,8 @@ impl HotSeat {
             stage: Stage::Queued,
             bytes: self.bytes,
             group: self.group,
-            reclaimed: None,
+            lane: Lane::Hot,
+            again: None,
         };
         state.held.insert(sequence, held);
         let entry = Entry { sequence, attempts: 0, envelope, group: self.group, lane: Lane::Hot };
@@ -104,8 +111,9 @@ impl Drop for HotSeat {
         }
         let mut state = self.hand.lock();
         state.lanes.free(Lane::Hot);
-        state.forget(self.group, self.bytes);
+        state.let_go(self.group, Lane::Hot, self.bytes);
         drop(state);
+        self.hand.room.notify_one();
         self.hand.settled.notify_waiters();
     }
 }

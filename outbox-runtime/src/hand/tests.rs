@@ -105,14 +105,14 @@ fn an_open_breaker_gives_everything_back_and_lets_one_try() {
     hand.recorded(batch, &[]);
     let room = hand.claimable();
     assert_eq!((room.open, room.probes), (vec![false], vec![0]));
-    hand.begin_probe(0);
+    hand.begin_probe(0, 5);
     admit(&hand, 5..=6, Some(0));
     let probe = startable(&hand);
     assert_eq!(sequences(&probe), [5], "only one tries");
     let step = hand.unreachable(&probe[0], |_| Duration::ZERO);
     assert_eq!(step, BreakerStep::Opened { failures: 2 });
     hand.recorded(hand.take_results(10), &[]);
-    hand.begin_probe(0);
+    hand.begin_probe(0, 7);
     admit(&hand, [7], Some(0));
     let probe = hand.try_next().unwrap();
     assert_eq!(hand.finish(&probe, Finished::Done), BreakerStep::Closed);
@@ -126,7 +126,7 @@ fn a_probe_that_vanishes_can_be_sent_again() {
     let entry = hand.try_next().unwrap();
     hand.unreachable(&entry, |_| Duration::ZERO);
     hand.recorded(hand.take_results(10), &[]);
-    hand.begin_probe(0);
+    hand.begin_probe(0, 2);
     admit(&hand, [2], Some(0));
     let probe = hand.try_next().unwrap();
     hand.finish(&probe, Finished::Released);
@@ -219,4 +219,88 @@ fn results_are_bounded() {
     assert!(hand.try_next().is_none());
     hand.recorded(batch, &[]);
     assert!(hand.try_next().is_some());
+}
+
+#[test]
+fn a_hung_call_does_not_keep_a_probe_from_its_verdict() {
+    let hand = hand(&[None]);
+    admit(&hand, 1..=2, Some(0));
+    let calls = startable(&hand);
+    hand.unreachable(&calls[1], |_| Duration::ZERO);
+    hand.recorded(hand.take_results(10), &[]);
+    // The first call still runs when the pause is over.
+    hand.begin_probe(0, 3);
+    admit(&hand, [3], Some(0));
+    let probe = hand.try_next().unwrap();
+    assert_eq!(hand.finish(&calls[0], Finished::Done), BreakerStep::Unchanged, "it says nothing");
+    assert_eq!(hand.finish(&probe, Finished::Done), BreakerStep::Closed);
+}
+
+#[test]
+fn a_row_given_back_and_claimed_again_finds_its_listener() {
+    let hand = hand(&[None]);
+    hand.settle(1, 1, Finished::Released);
+    let batch = hand.take_results(10);
+    hand.admit(vec![(row(1, 2), Some(0))], Instant::now());
+    hand.recorded(batch, &[]);
+    let entry = hand.try_next().unwrap();
+    assert_eq!((entry.sequence, entry.group), (1, Some(0)));
+    hand.finish(&entry, Finished::Done);
+    hand.recorded(hand.take_results(10), &[]);
+    assert_eq!((hand.len(), hand.lock().bytes), (0, 0));
+}
+
+#[test]
+fn a_row_given_back_twice_is_given_back_under_its_last_token() {
+    let hand = hand(&[None]);
+    hand.settle(1, 1, Finished::Released);
+    let batch = hand.take_results(10);
+    hand.settle(1, 2, Finished::Released);
+    hand.recorded(batch, &[]);
+    assert_eq!(hand.take_results(10)[0].token, 2);
+}
+
+#[test]
+fn a_result_under_the_last_token_is_the_end() {
+    let hand = hand(&[None]);
+    admit(&hand, [1], Some(0));
+    let entry = hand.try_next().unwrap();
+    hand.finish(&entry, Finished::Done);
+    // Claimed again before its result was sent, which then names the new token.
+    hand.admit(vec![(row(1, 2), Some(0))], Instant::now());
+    hand.recorded(hand.take_results(10), &[]);
+    assert!(hand.try_next().is_none(), "it is done");
+    assert_eq!(hand.len(), 0);
+}
+
+#[test]
+fn what_is_claimed_while_the_node_is_paused_goes_back() {
+    let hand = hand(&[None]);
+    hand.enter(Phase::Paused);
+    admit(&hand, 1..=2, Some(0));
+    let batch = hand.take_results(10);
+    assert!(batch.iter().all(|finish| matches!(finish.result, Finished::Released)));
+    assert_eq!(batch.len(), 2);
+    hand.enter(Phase::Draining);
+    hand.enter(Phase::Running);
+    assert_eq!(hand.phase(), Phase::Draining, "there is no way back");
+}
+
+#[test]
+fn a_seat_gives_way_to_a_row_that_is_here_already() {
+    let hand = hand(&[None]);
+    let seat = hand.reserve(10, Some(0), 0).unwrap();
+    admit(&hand, [1], Some(0));
+    assert!(seat.take(1, event(10)));
+    assert_eq!(startable(&hand).len(), 1);
+    assert_eq!(hand.depths(), (0, 0));
+}
+
+#[test]
+fn hot_events_of_a_limited_listener_leave_room_for_cold_ones() {
+    let hand = hand(&[Some(1)]);
+    let seats: Vec<HotSeat> =
+        std::iter::from_fn(|| hand.reserve(10, Some(0), 0).ok()).take(20).collect();
+    assert_eq!(seats.len(), 2, "its share of the hot lane");
+    assert_eq!(hand.claimable().open, [true]);
 }

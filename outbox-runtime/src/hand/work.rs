@@ -62,11 +62,14 @@ impl Hand {
         let mut step = BreakerStep::Unchanged;
         let verdict = !matches!(result, Finished::Released);
         if let Some(group) = entry.group.and_then(|group| state.groups.get_mut(group))
+            && let Breaker::Probing { probe, .. } = group.breaker
+            && probe == entry.sequence
             && verdict
-            && matches!(group.breaker, Breaker::Probing { .. })
         {
             group.breaker = Breaker::Closed;
             step = BreakerStep::Closed;
+            let parked = std::mem::take(&mut group.parked);
+            parked.into_iter().for_each(|parked| state.lanes.push_ready(parked));
         }
         state.end(entry, result);
         drop(state);
@@ -88,12 +91,15 @@ impl Hand {
         let index = entry.group;
         if let Some(group) = index.and_then(|group| state.groups.get_mut(group)) {
             match group.breaker {
-                // Another call had begun before the pause.
+                // This call had begun before the pause.
                 Breaker::Open { until, .. } => delay = until.saturating_duration_since(now),
-                Breaker::Closed => step = BreakerStep::Opened { failures: 1 },
-                Breaker::Probing { failures } => {
+                Breaker::Probing { probe, failures } if probe != entry.sequence => {
+                    delay = pause(failures);
+                }
+                Breaker::Probing { failures, .. } => {
                     step = BreakerStep::Opened { failures: failures.saturating_add(1) };
                 }
+                Breaker::Closed => step = BreakerStep::Opened { failures: 1 },
             }
             if let BreakerStep::Opened { failures } = step {
                 delay = pause(failures);
@@ -136,7 +142,7 @@ impl State {
                     self.give_back(entry, Finished::Deferred { delay });
                     continue;
                 }
-                if !group.may_run() {
+                if !group.may_run(entry.sequence) {
                     group.parked.push_back(entry);
                     continue;
                 }
@@ -155,9 +161,7 @@ impl State {
         self.running = self.running.saturating_sub(1);
         if let Some(group) = entry.group.and_then(|group| self.groups.get_mut(group)) {
             group.running = group.running.saturating_sub(1);
-            if group.may_run()
-                && let Some(parked) = group.parked.pop_front()
-            {
+            if let Some(parked) = group.parked.pop_front() {
                 self.lanes.push_ready(parked);
             }
         }

@@ -27,7 +27,7 @@ impl Interest {
         store: &Store<DB>,
         open: &[bool],
     ) -> Option<Subscription> {
-        if self.everything {
+        if self.everything && !open.contains(&false) {
             return Some(Subscription::ALL);
         }
         if !open.contains(&true) {

@@ -19,6 +19,7 @@ pub(crate) use renew::Renewer;
 pub(crate) use service::PollLoop;
 pub(crate) use wake::Wake;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -56,16 +57,22 @@ pub(crate) struct Rounds {
     floors: Floors,
     /// The average payload of the last claim, to guess how many rows the bytes have room for.
     average: usize,
+    /// The listeners whose events were asked for.
+    open: Vec<bool>,
+    /// Whose turn it is when there is room for one.
+    odd: bool,
 }
 
 /// What a round has brought.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Polled {
     pub(crate) rows: usize,
     /// There is more.
     full: bool,
     /// There was no room.
     starved: bool,
+    /// The listeners whose events were asked for.
+    open: Vec<bool>,
     /// When a paused listener can be tried again.
     next_probe: Option<Duration>,
 }
@@ -93,7 +100,13 @@ impl<DB: Backend> Poller<DB> {
             rounds.floors.drop();
         }
         let room = self.hand.claimable();
-        let mut polled = Polled { next_probe: room.next_probe, ..Polled::default() };
+        if reopened(&rounds.open, &room.open) {
+            // The last claims have passed over its rows.
+            rounds.floors.drop();
+        }
+        rounds.open.clone_from(&room.open);
+        let (open, next_probe) = (room.open.clone(), room.next_probe);
+        let mut polled = Polled { open, next_probe, ..Polled::default() };
         for group in &room.probes {
             polled.rows += self.probe(*group).await?;
         }
@@ -104,10 +117,11 @@ impl<DB: Backend> Poller<DB> {
         let Some(subscription) = self.interest.of_open(&self.store, &room.open) else {
             return Ok(polled);
         };
-        let floors = &mut rounds.floors;
+        rounds.odd = !rounds.odd;
         // A share of their own, so that failing events cannot crowd out new ones, nor be crowded out.
-        let retried = (rows / 5).max(1);
-        let fresh = rows.saturating_sub(retried).clamp(1, self.batch);
+        let retried = if rows == 1 { usize::from(rounds.odd) } else { (rows / 5).max(1) };
+        let fresh = (rows - retried).min(self.batch);
+        let floors = &mut rounds.floors;
         let fresh = Quota { rows: fresh, floor: floors.fresh };
         let retried = Quota { rows: retried, floor: floors.retried };
         let anchor = Instant::now();
@@ -137,27 +151,54 @@ impl<DB: Backend> Poller<DB> {
     async fn probe(&self, group: usize) -> Result<usize, Error> {
         let subscription = self.interest.of_one(&self.store, group);
         let (one, none) = (Quota { rows: 1, floor: None }, Quota::default());
-        self.hand.begin_probe(group);
-        let mut rows = 0;
         for (fresh, retried) in [(none, one), (one, none)] {
             let anchor = Instant::now();
-            let claims = self.claim(&subscription, fresh, retried, usize::MAX).await;
-            match claims {
-                Ok(claims) => rows += self.take_in(claims, anchor),
-                Err(error) => {
-                    self.hand.no_probe(group, Duration::ZERO);
-                    return Err(error);
-                }
+            let claims = self.claim(&subscription, fresh, retried, usize::MAX).await?;
+            if let Some(row) = claims.rows.first() {
+                self.hand.begin_probe(group, row.sequence);
             }
+            let rows = self.take_in(claims, anchor);
             if rows > 0 {
                 return Ok(rows);
             }
         }
-        self.hand.no_probe(group, self.interval);
+        // Its rows may be due a moment later than the pause ends.
+        self.hand.no_probe(group, self.interval.min(Duration::from_millis(500)));
         Ok(0)
     }
 
+    /// Claims fresh rows and then retried ones. If the second fails, the first are not lost.
     async fn claim(
+        &self,
+        subscription: &Subscription,
+        fresh: Quota,
+        retried: Quota,
+        bytes: usize,
+    ) -> Result<Claims, Error> {
+        let begun = Instant::now();
+        let none = Quota::default();
+        let mut claims = self.claim_some(subscription, fresh, none, bytes).await?;
+        let used: usize = claims.rows.iter().map(|row| row.envelope.payload().len()).sum();
+        let left = bytes.saturating_sub(used);
+        if retried.rows > 0 && claims.excess.is_empty() && (left > 0 || claims.rows.is_empty()) {
+            match self.claim_some(subscription, none, retried, left).await {
+                Ok(mut more) => {
+                    claims.rows.append(&mut more.rows);
+                    claims.undecodable.append(&mut more.undecodable);
+                    claims.excess.append(&mut more.excess);
+                    claims.retried_until = more.retried_until;
+                }
+                Err(error) if claims.rows.is_empty() => return Err(error),
+                Err(error) => tracing::debug!(%error, "only fresh events could be claimed"),
+            }
+        }
+        if !claims.rows.is_empty() {
+            self.metrics.claimed(claims.rows.len(), begun.elapsed());
+        }
+        Ok(claims)
+    }
+
+    async fn claim_some(
         &self,
         subscription: &Subscription,
         fresh: Quota,
@@ -167,12 +208,7 @@ impl<DB: Backend> Poller<DB> {
         let lease = Lease { owner: &self.owner, length: self.hand.lease() };
         let skip_recent = self.skip_recent;
         let request = ClaimRequest { lease, subscription, fresh, retried, bytes, skip_recent };
-        let begun = Instant::now();
-        let claims = within(self.patience, "claiming events", self.store.claim(request)).await?;
-        if !claims.rows.is_empty() {
-            self.metrics.claimed(claims.rows.len(), begun.elapsed());
-        }
-        Ok(claims)
+        within(self.patience, "claiming events", self.store.claim(request)).await
     }
 
     fn take_in(&self, claims: Claims, anchor: Instant) -> usize {
@@ -210,7 +246,11 @@ impl<DB: Backend> Poller<DB> {
                     let Some(entry) = self.hand.lend(row, anchor) else { continue };
                     let claimed = ClaimedEvent::new(Arc::clone(&self.hand), entry);
                     if going_on {
-                        going_on = handler.handle(claimed, attempts);
+                        let handle = AssertUnwindSafe(|| handler.handle(claimed, attempts));
+                        going_on = catch_unwind(handle).unwrap_or_else(|_| {
+                            tracing::error!("a poller handler panicked");
+                            false
+                        });
                     } else {
                         claimed.release();
                     }
@@ -219,4 +259,9 @@ impl<DB: Backend> Poller<DB> {
         }
         count
     }
+}
+
+/// Whether a listener is open that was not.
+fn reopened(before: &[bool], now: &[bool]) -> bool {
+    before.iter().zip(now).any(|(before, now)| !before && *now)
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::idle::Idle;
-use super::{Poller, Wake};
+use super::{Poller, Wake, reopened};
 use crate::Error;
 use crate::run::Service;
 use crate::store::Backend;
@@ -19,6 +19,8 @@ pub(crate) struct PollLoop<DB: Backend> {
     last_sweep: Option<Instant>,
     /// There is no room: only more of it is worth waking up for.
     starved: bool,
+    /// The listeners whose events were asked for last. One of the others may have room again.
+    open: Vec<bool>,
 }
 
 /// A poller that sleeps for long but is woken often finds what it has passed over all the same.
@@ -27,7 +29,15 @@ const LONGEST_WITHOUT_SWEEP: Duration = Duration::from_secs(5);
 impl<DB: Backend> PollLoop<DB> {
     pub(crate) fn new(poller: Arc<Poller<DB>>, wake: Arc<Wake>) -> Self {
         let idle = Idle::new(poller.interval);
-        Self { poller, wake, idle, next: Instant::now(), last_sweep: None, starved: false }
+        Self {
+            poller,
+            wake,
+            idle,
+            next: Instant::now(),
+            last_sweep: None,
+            starved: false,
+            open: Vec::new(),
+        }
     }
 
     /// Waits for a reason to poll; `false` if it is to stop.
@@ -47,6 +57,10 @@ impl<DB: Backend> PollLoop<DB> {
                     () = self.wake.called() => continue,
                 }
             }
+            let limited = self.open.contains(&false);
+            if limited && reopened(&self.open, &self.poller.hand.claimable().open) {
+                self.wake.sweep();
+            }
             let alarm = self.wake.alarm().map_or(self.next, |alarm| alarm.min(self.next));
             if self.wake.is_called() || alarm <= Instant::now() {
                 return true;
@@ -55,6 +69,7 @@ impl<DB: Backend> PollLoop<DB> {
                 () = stop.cancelled() => return false,
                 () = self.wake.called() => {}
                 () = tokio::time::sleep_until(alarm.into()) => {}
+                () = self.poller.hand.more_room(), if limited => {}
             }
         }
     }
@@ -73,32 +88,55 @@ impl<DB: Backend> Service for PollLoop<DB> {
         if !self.wait(stop).await {
             return Ok(());
         }
+        let polled = self.poll().await;
+        if polled.is_err() {
+            // Why it was called is forgotten, so that it must look again.
+            self.next = Instant::now();
+            self.starved = false;
+        }
+        polled
+    }
+}
+
+impl<DB: Backend> PollLoop<DB> {
+    async fn poll(&mut self) -> Result<(), Error> {
         let calls = self.wake.take();
         let now = Instant::now();
-        let between = self.poller.interval.min(LONGEST_WITHOUT_SWEEP);
+        // A little less than the interval, since the sleep is.
+        let between = self.poller.interval.min(LONGEST_WITHOUT_SWEEP).mul_f64(0.75);
         let late = |last: Instant| now.duration_since(last) >= between;
         let sweep = calls.sweep || self.last_sweep.is_none_or(late);
+        let mut look = None;
         if !(calls.due || calls.sweep || self.starved) {
-            let look = self.poller.look(sweep).await?;
+            let seen = self.poller.look(sweep).await?;
             let room = self.poller.hand.claimable();
-            if look.due_in().is_none_or(|due| !due.is_zero()) && room.probes.is_empty() {
+            if !seen.due && room.probes.is_empty() {
                 self.swept(sweep, now);
-                let due_in = look.due_in().into_iter().chain(room.next_probe).min();
-                self.next = self.idle.until(Instant::now(), due_in, rand::random());
+                self.sleep([seen.next_in, room.next_probe]);
                 return Ok(());
             }
+            look = Some(seen);
         }
         let polled = self.poller.round(sweep).await?;
         self.swept(sweep, now);
         self.starved = polled.starved;
-        if polled.rows > 0 {
+        self.open = polled.open;
+        if polled.rows > 0 || polled.full {
             self.idle.reset();
+            self.next = Instant::now();
+        } else if !polled.starved {
+            // What is due is not for us, or for us later; what will be due must not be forgotten.
+            let seen = match look {
+                Some(seen) => seen,
+                None => self.poller.look(false).await?,
+            };
+            self.sleep([seen.next_in, polled.next_probe]);
         }
-        self.next = if polled.full || polled.rows > 0 {
-            Instant::now()
-        } else {
-            self.idle.until(Instant::now(), polled.next_probe, rand::random())
-        };
         Ok(())
+    }
+
+    fn sleep(&mut self, due_in: [Option<Duration>; 2]) {
+        let due_in = due_in.into_iter().flatten().min();
+        self.next = self.idle.until(Instant::now(), due_in, rand::random());
     }
 }

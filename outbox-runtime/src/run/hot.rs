@@ -81,8 +81,11 @@ impl<DB: Backend> Seats for HotPath<DB> {
         if !late.is_empty() {
             self.release(late);
         }
-        if left.due > 0 {
-            self.wake.due();
+        match (left.due, left.early) {
+            (0, _) => {}
+            (_, false) => self.wake.due(),
+            // Too old to be found where the last claims ended.
+            (_, true) => self.wake.sweep(),
         }
         if left.delayed > 0 {
             self.wake.look();

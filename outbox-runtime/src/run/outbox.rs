@@ -100,7 +100,7 @@ impl<DB: Backend> Outbox<DB> {
     /// If the database fails, if this process only writes, or after a shutdown.
     pub async fn poll_once(&self) -> Result<usize, Error> {
         let relay = self.relay()?;
-        Ok(relay.poller.round(true).await?.rows)
+        relay.round().await
     }
 
     /// Waits until everything that is due has been dealt with: nothing is queued, running, or yet to

@@ -22,7 +22,8 @@ pub(super) async fn private<DB: Backend>(
             .acquire_timeout(patience)
             .connect_lazy_with(options)
     };
-    let bounded = make(DB::private(own.clone(), patience));
+    // The server gives up a little earlier than we do, and so says which statement it was.
+    let bounded = make(DB::private(own.clone(), patience.mul_f64(0.9)));
     match bounded.acquire().await {
         Ok(_) => Ok(bounded),
         Err(error) => {

@@ -61,11 +61,18 @@ impl<DB: Backend> Relay<DB> {
                 Phase::Draining | Phase::Closed => return Err(Error::Closed),
                 Phase::Running => {}
             }
-            let polled = self.poller.round(true).await?;
-            if polled.rows == 0 && self.hand.len() == 0 {
+            if self.round().await? == 0 && self.hand.len() == 0 {
                 return Ok(());
             }
         }
+    }
+
+    /// Claims one batch. In a task of its own: if the caller goes away in the middle, what was claimed
+    /// must still be taken in.
+    pub(super) async fn round(&self) -> Result<usize, Error> {
+        let poller = Arc::clone(&self.poller);
+        let polled = self.sources.run(async move { poller.round(true).await }).await;
+        Ok(polled.unwrap_or(Err(Error::Closed))?.rows)
     }
 
     /// Stops in good order: no row stays locked.
@@ -76,14 +83,21 @@ impl<DB: Backend> Relay<DB> {
         }
         // A shutdown that is cancelled half-way can be called again.
         self.hand.enter(Phase::Draining);
+        // A round that somebody asked for is a source as well.
         self.sources.stop().await;
         let _ = tokio::time::timeout(self.drain_timeout, self.hand.drained()).await;
         self.cancel.cancel();
         let _ = tokio::time::timeout(LAST_MOMENTS, self.workers.stop()).await;
-        self.hand.give_back_waiting();
         self.hand.enter(Phase::Closed);
         self.keepers.stop().await;
         let flushed = self.flush().await;
+        let left = self.hand.len();
+        if left > 0 && flushed.is_ok() {
+            tracing::warn!(
+                events = left,
+                "still in somebody's hands; they return after their lease"
+            );
+        }
         self.recorder.store.let_go();
         self.poller.store.let_go();
         if let Some(pool) = &self.own_pool {
@@ -98,6 +112,8 @@ impl<DB: Backend> Relay<DB> {
     async fn flush(&self) -> Result<(), Error> {
         let deadline = Instant::now() + LAST_MOMENTS;
         loop {
+            // A result may have brought back a row that was claimed again.
+            self.hand.give_back_waiting();
             match self.recorder.record().await {
                 Ok(()) if self.hand.has_results() => {}
                 Ok(()) => return Ok(()),

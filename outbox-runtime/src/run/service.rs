@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -37,6 +38,14 @@ impl Services {
 
     pub(crate) fn start<S: Service>(&self, service: S) {
         self.tasks.spawn_on(run(service, self.stop.clone()), &self.runtime);
+    }
+
+    /// Runs something to its end, whether its caller waits or not.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.tasks.spawn_on(task, &self.runtime)
     }
 
     /// Stops them, and waits until they have ended.

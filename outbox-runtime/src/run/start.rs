@@ -19,6 +19,7 @@ use crate::dispatch::{Dispatcher, RecordLoop, Recorder, Treatment, Worker};
 use crate::event::EventId;
 use crate::hand::{Hand, Limits};
 use crate::listener::{Listener, ListenerRegistry, Listeners, RegistryFault, Timeout};
+use crate::metrics::{Careful, MetricsExporter};
 use crate::poll::{Interest, PollLoop, Poller, Renewer, Wake};
 use crate::retry::{Backoff, RetryPolicy};
 use crate::store::{Backend, SchemaError, Store, Table, migrate};
@@ -160,6 +161,7 @@ async fn assemble<DB: Backend>(
     in_memory: bool,
 ) -> Result<Outbox<DB>, Error> {
     let Builder { pool, config, hooks, interceptors, policy, metrics, handler, .. } = builder;
+    let metrics: Arc<dyn MetricsExporter> = Arc::new(Careful(metrics));
     let table = store.table().clone();
     for warning in lint::of_config(&config, &listeners, pool.options().get_max_connections()) {
         tracing::warn!("{warning}");

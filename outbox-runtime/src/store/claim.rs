@@ -129,7 +129,9 @@ impl Catch {
             row: row::read::<DB>(row),
         };
         let size = caught.row.as_ref().map_or(0, |row| row.envelope.payload().len());
-        if self.used + size > self.bytes && !self.rows.is_empty() {
+        // Once one did not fit, none that follows is taken, so that none is passed over.
+        let fits = self.used + size <= self.bytes && self.excess.is_empty();
+        if !fits && !self.rows.is_empty() {
             self.excess.push(caught.key());
         } else {
             self.used += size;

@@ -9,22 +9,15 @@ use crate::Error;
 pub struct Look {
     /// The database's clock.
     pub now: SystemTime,
-    /// How long until the first event that was never tried is due; zero if one is.
-    pub fresh_in: Option<Duration>,
-    /// The same for those that were.
-    pub retried_in: Option<Duration>,
-}
-
-impl Look {
-    /// How long until the first event is due.
-    pub fn due_in(&self) -> Option<Duration> {
-        self.fresh_in.into_iter().chain(self.retried_in).min()
-    }
+    /// Whether an event is due, though perhaps not for everybody.
+    pub due: bool,
+    /// How long until the next one is.
+    pub next_in: Option<Duration>,
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Looks when the first pending rows are due that were not due before a floor, whoever handles
-    /// them: one cheap statement instead of a claim in vain.
+    /// Looks whether rows are due that were not due before a floor, and when the next ones are,
+    /// whoever handles them: one cheap statement instead of a claim in vain.
     ///
     /// # Errors
     /// If the database fails.
@@ -41,11 +34,12 @@ impl<DB: Backend> Store<DB> {
             row.and_then(|row| DB::int(row, column).ok().flatten())
         };
         let now = number(0).unwrap_or_default();
+        let next = [3, 4].into_iter().filter_map(number).min();
         let until = |due: i64| Duration::from_micros(u64::try_from(due - now).unwrap_or_default());
         Ok(Look {
             now: time(now).unwrap_or(SystemTime::UNIX_EPOCH),
-            fresh_in: number(1).map(until),
-            retried_in: number(2).map(until),
+            due: [1, 2].into_iter().filter_map(number).any(|due| due <= now),
+            next_in: next.map(until),
         })
     }
 }

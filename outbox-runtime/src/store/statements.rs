@@ -60,11 +60,16 @@ const NOW: &str = "SELECT {micros:{now}}";
 
 /// When the first pending rows are due, from a floor on.
 const LOOK: &str = "\
-    SELECT {micros:{now}}, {micros:fresh.due}, {micros:retried.due} FROM \
+    SELECT {micros:{now}}, {micros:fresh.due}, {micros:retried.due}, \
+        {micros:later_fresh.due}, {micros:later_retried.due} FROM \
         (SELECT MIN(available_at) AS due FROM {table} \
             WHERE status IN (0, 2) AND status = 0 AND available_at >= {time:$1}) AS fresh, \
         (SELECT MIN(available_at) AS due FROM {table} \
-            WHERE status IN (0, 2) AND status = 2 AND available_at >= {time:$2}) AS retried";
+            WHERE status IN (0, 2) AND status = 2 AND available_at >= {time:$2}) AS retried, \
+        (SELECT MIN(available_at) AS due FROM {table} \
+            WHERE status IN (0, 2) AND status = 0 AND available_at > {now}) AS later_fresh, \
+        (SELECT MIN(available_at) AS due FROM {table} \
+            WHERE status IN (0, 2) AND status = 2 AND available_at > {now}) AS later_retried";
 
 /// The statements of one table.
 #[derive(Debug)]

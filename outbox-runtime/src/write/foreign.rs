@@ -53,7 +53,9 @@ impl<DB: Backend> Writer<DB> {
         let Some((sequence, envelope)) = receipt.inserted else { return Ok(()) };
         let Some(seat) = self.shared.seats.reserve(&envelope, 0) else {
             let delayed = usize::from(envelope.delay().is_some());
-            self.shared.seats.committed(Vec::new(), Left { due: 1 - delayed, delayed });
+            self.shared
+                .seats
+                .committed(Vec::new(), Left { due: 1 - delayed, delayed, early: true });
             return Ok(());
         };
         let lease = self.shared.seats.lease();

@@ -25,6 +25,8 @@ pub struct Left {
     pub due: usize,
     /// They will be.
     pub delayed: usize,
+    /// Some were inserted long before the commit, perhaps.
+    pub early: bool,
 }
 
 /// A reserved place. Dropping it frees the place.

@@ -114,6 +114,7 @@ impl<DB: Backend> Tx<DB> {
     /// events will be delivered. So does dropping this future before its end.
     pub async fn commit(mut self) -> Result<(), Error> {
         self.committing = true;
+        let early = !self.flushed.is_empty();
         let guarded = match (self.buffer.is_empty(), self.flushed.is_empty()) {
             (true, true) => Ok(()),
             // Nothing is left to be inserted that would fail in a lost transaction.
@@ -133,7 +134,7 @@ impl<DB: Backend> Tx<DB> {
         let flushed = std::mem::take(&mut self.flushed);
         inner.commit().await.map_err(Error::database("committing"))?;
         self.pass = None;
-        self.dispatch(flushed);
+        self.dispatch(flushed, early);
         Ok(())
     }
 
@@ -227,8 +228,9 @@ impl<DB: Backend> Tx<DB> {
         self.shared.hooks.after_rollback(&events);
     }
 
-    fn dispatch(&self, flushed: Vec<Flushed>) {
-        let (mut events, mut hot, mut left) = (Vec::new(), Vec::new(), Left::default());
+    fn dispatch(&self, flushed: Vec<Flushed>, early: bool) {
+        let (mut events, mut hot) = (Vec::new(), Vec::new());
+        let mut left = Left { early, ..Left::default() };
         for Flushed { envelope, inserted, seat } in flushed {
             events.push(envelope.clone());
             match seat {
