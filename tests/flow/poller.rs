@@ -27,11 +27,17 @@ async fn a_backlog_is_drained_without_pauses<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(with_status(&db, 1).await, 3_000);
 }
 
+/// Waits until an idle poller sleeps for several seconds at a time.
+async fn backed_off<DB: TestDatabase>(outbox: &outbox::Outbox<DB>) {
+    outbox.drained().await.unwrap();
+    let idle = Instant::now();
+    eventually("it sleeps for long", async || idle.elapsed() > Duration::from_secs(4)).await;
+}
+
 async fn delayed_events_come_on_time<DB: TestDatabase>(db: Fresh<DB>) {
     let (heard, counted) = (Heard::default(), Counted::default());
     let outbox = quiet(&db, listening(&heard)).metrics(counted.clone()).start().await.unwrap();
-    // It is idle by now, and would sleep for an hour.
-    eventually("it has polled", async || outbox.drained().await.is_ok()).await;
+    backed_off(&outbox).await;
     let delay = Duration::from_millis(400);
     let envelope =
         EventEnvelope::builder("A").aggregate_type("Order").payload_json("{}").deliver_after(delay);
@@ -189,10 +195,39 @@ async fn a_backlog_of_a_limited_listener_flows_on<DB: TestDatabase>(db: Fresh<DB
     heard.assert_each_once(3_000);
 }
 
+async fn a_stuck_listener_leaves_room_for_others<DB: TestDatabase>(db: Fresh<DB>) {
+    for (round, policy) in [(1, Unroutable::Leave), (2, Unroutable::Dead)] {
+        let (heard, store) = (Heard::default(), db.store().await);
+        let rows = (&db, &store);
+        db.run("DELETE FROM outbox_event").await;
+        let events: Vec<EventEnvelope> = (0..3_000).map(|_| event("Stuck")).collect();
+        for chunk in events.chunks(500) {
+            rows.insert_due(chunk).await;
+        }
+        rows.insert_due(&[event("A"), event("B")]).await;
+        let one = ListenerOptions::DEFAULT.concurrency(1).timeout(outbox::Timeout::Never);
+        let registry = listening(&heard)
+            .register_with(one, "Order", "Stuck", |_: Delivery| std::future::pending::<()>());
+        let mut config = Config::default();
+        config.dispatcher.drain_timeout = Duration::ZERO;
+        config.unroutable = policy;
+        let outbox = outbox::builder(db.pool.clone())
+            .config(config)
+            .listeners(registry)
+            .poll_interval(HOUR)
+            .start()
+            .await
+            .unwrap();
+        heard.reach(2).await;
+        assert!(locked(&db).await < 600, "round {round}: {}", locked(&db).await);
+        outbox.shutdown().await.unwrap();
+    }
+}
+
 async fn what_will_be_due_is_not_forgotten_for_what_nobody_knows<DB: TestDatabase>(db: Fresh<DB>) {
     let heard = Heard::default();
     let outbox = quiet(&db, listening(&heard)).start().await.unwrap();
-    outbox.drained().await.unwrap();
+    backed_off(&outbox).await;
     let delay = Duration::from_millis(300);
     let delayed =
         EventEnvelope::builder("A").aggregate_type("Order").payload_json("{}").deliver_after(delay);
@@ -230,6 +265,7 @@ on_every_database!(
     a_handler_can_take_the_place_of_listeners,
     rows_of_long_transactions_are_found,
     a_backlog_of_a_limited_listener_flows_on,
+    a_stuck_listener_leaves_room_for_others,
     what_will_be_due_is_not_forgotten_for_what_nobody_knows,
     one_poll_is_one_batch,
 );
