@@ -42,19 +42,20 @@ impl<DB: Backend> PollLoop<DB> {
 
     /// Waits for a reason to poll; `false` if it is to stop.
     async fn wait(&self, stop: &CancellationToken) -> bool {
-        if self.starved {
-            tokio::select! {
-                () = stop.cancelled() => return false,
-                () = self.poller.hand.more_room() => return true,
-                // Pauses of listeners end even then.
-                () = tokio::time::sleep(self.poller.interval) => return true,
-            }
-        }
         loop {
             if !self.wake.may_claim() {
                 tokio::select! {
                     () = stop.cancelled() => return false,
                     () = self.wake.called() => continue,
+                }
+            }
+            if self.starved {
+                // Pauses of listeners end even then.
+                let longest = self.poller.interval.min(LONGEST_WITHOUT_SWEEP);
+                tokio::select! {
+                    () = stop.cancelled() => return false,
+                    () = self.poller.hand.more_room() => return true,
+                    () = tokio::time::sleep(longest) => return true,
                 }
             }
             let limited = self.open.contains(&false);
