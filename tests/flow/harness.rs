@@ -8,6 +8,7 @@ use outbox::{
     Way,
 };
 use outbox_tests::{Fresh, Heard, Row, Rows, TestDatabase, event};
+use tokio::sync::Semaphore;
 
 /// Longer than any test: what happens in spite of it happens by itself.
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
@@ -20,6 +21,18 @@ pub(crate) fn listening(heard: &Heard) -> ListenerRegistry {
             heard.note(&delivery);
             async {}
         })
+    })
+}
+
+/// A listener that waits until it is let go.
+pub(crate) fn held(heard: &Heard, gate: &Arc<Semaphore>) -> ListenerRegistry {
+    let (heard, gate) = (heard.clone(), Arc::clone(gate));
+    ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
+        heard.note(&delivery);
+        let gate = Arc::clone(&gate);
+        async move {
+            let _ = gate.acquire().await;
+        }
     })
 }
 

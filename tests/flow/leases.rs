@@ -7,19 +7,9 @@ use outbox::{Delivery, EventEnvelope, ListenerOptions, ListenerRegistry, Status,
 use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
 use tokio::sync::Semaphore;
 
-use crate::harness::{Counted, HOUR, first_row, listening, locked, quiet, with_status, write};
-
-/// A listener that waits until it is let go.
-fn held(heard: &Heard, gate: &Arc<Semaphore>) -> ListenerRegistry {
-    let (heard, gate) = (heard.clone(), Arc::clone(gate));
-    ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
-        heard.note(&delivery);
-        let gate = Arc::clone(&gate);
-        async move {
-            let _ = gate.acquire().await;
-        }
-    })
-}
+use crate::harness::{
+    Counted, HOUR, first_row, held, listening, locked, quiet, with_status, write,
+};
 
 async fn a_running_listener_keeps_its_lease<DB: TestDatabase>(db: Fresh<DB>) {
     let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));

@@ -7,18 +7,11 @@ use outbox::{Delivery, Error, EventEnvelope, ListenerRegistry, Status};
 use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
 use tokio::sync::Semaphore;
 
-use crate::harness::{first_row, insert_due, listening, locked, quiet, with_status, write};
+use crate::harness::{first_row, held, insert_due, listening, locked, quiet, with_status, write};
 
 async fn a_pause_lets_go_of_everything<DB: TestDatabase>(db: Fresh<DB>) {
     let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
-    let (noted, held) = (heard.clone(), Arc::clone(&gate));
-    let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
-        noted.note(&delivery);
-        let gate = Arc::clone(&held);
-        async move {
-            let _ = gate.acquire().await;
-        }
-    });
+    let registry = held(&heard, &gate);
     let outbox = quiet(&db, registry).workers(1).start().await.unwrap();
     let events: Vec<EventEnvelope> = (0..10).map(|_| event("A")).collect();
     write(&outbox, &events).await;
@@ -39,14 +32,7 @@ async fn a_pause_lets_go_of_everything<DB: TestDatabase>(db: Fresh<DB>) {
 
 async fn a_shutdown_waits_for_listeners<DB: TestDatabase>(db: Fresh<DB>) {
     let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
-    let (noted, held) = (heard.clone(), Arc::clone(&gate));
-    let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
-        noted.note(&delivery);
-        let gate = Arc::clone(&held);
-        async move {
-            let _ = gate.acquire().await;
-        }
-    });
+    let registry = held(&heard, &gate);
     let outbox = quiet(&db, registry).start().await.unwrap();
     write(&outbox, &[event("A"), event("A")]).await;
     heard.reach(2).await;

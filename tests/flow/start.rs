@@ -45,6 +45,16 @@ async fn every_mistake_is_reported_at_once<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(error.faults().len(), 6);
 }
 
+async fn nothing_is_made_if_it_cannot_be_started<DB: TestDatabase>(db: Fresh<DB>) {
+    for table in ["outbox_event", "drop table"] {
+        let registry = listening(&Heard::default());
+        let started = quiet(&db, registry).table(table).workers(0).start().await;
+        let error = faults(started.unwrap_err());
+        assert!(error.to_string().contains("`dispatcher.workers` cannot be 0"), "{error}");
+        assert!(db.try_run("SELECT COUNT(*) FROM outbox_event").await.is_err(), "no table is made");
+    }
+}
+
 async fn a_table_is_made_if_it_is_missing<DB: TestDatabase>(db: Fresh<DB>) {
     let heard = Heard::default();
     let outbox = quiet(&db, listening(&heard)).table("own_table").start().await.unwrap();
@@ -113,6 +123,7 @@ async fn notifying_needs_postgres<DB: TestDatabase>(db: Fresh<DB>) {
 
 on_every_database!(
     every_mistake_is_reported_at_once,
+    nothing_is_made_if_it_cannot_be_started,
     a_table_is_made_if_it_is_missing,
     a_newer_or_wrong_table_is_refused,
     a_closed_pool_is_a_clear_answer,

@@ -26,7 +26,6 @@ use crate::store::{Backend, SchemaError, Store, Table, migrate};
 use crate::write::{NoSeats, Seats, Writer};
 
 /// Everything that keeps an outbox from being started.
-#[derive(Debug)]
 pub struct StartError {
     faults: Vec<StartFault>,
 }
@@ -47,6 +46,13 @@ impl fmt::Display for StartError {
                 faults.iter().try_for_each(|fault| write!(f, "\n  - {fault}"))
             }
         }
+    }
+}
+
+/// As readable as `Display`: this is what a `main` that returns it prints.
+impl fmt::Debug for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -97,7 +103,10 @@ pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbo
             None
         }
     };
-    let table = Table::new(&builder.config.table).unwrap_or_default();
+    // A name that cannot be is among the faults already; the database is not asked about it.
+    let Ok(table) = Table::new(&builder.config.table) else {
+        return Err(StartError { faults }.into());
+    };
     let store = Store::new(builder.pool.clone(), table);
     if builder.config.notify && !store.can_notify() {
         let (option, value) = ("notify", "true".to_owned());
@@ -116,9 +125,10 @@ pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbo
     }
 }
 
-/// Makes sure that the table is there, and whether the database is in memory.
+/// Makes sure that the table is there, and whether the database is in memory. If the outbox cannot be
+/// started anyway, nothing is made.
 async fn prepare<DB: Backend>(store: &Store<DB>, faults: &mut Vec<StartFault>) -> bool {
-    let pool = store.pool();
+    let (pool, may_make) = (store.pool(), faults.is_empty());
     let prepared = async {
         let in_memory = store.is_in_memory().await?;
         if in_memory && pool.options().get_max_connections() > 1 {
@@ -126,6 +136,9 @@ async fn prepare<DB: Backend>(store: &Store<DB>, faults: &mut Vec<StartFault>) -
         }
         if let Err(missing) = store.verify().await {
             let Error::Schema(SchemaError::Missing { .. }) = missing else { return Err(missing) };
+            if !may_make {
+                return Ok(Some(in_memory));
+            }
             // Without the right to make it, the answer is the SQL for somebody who has it.
             if migrate(pool, store.table()).await.is_err() {
                 return Err(missing);
