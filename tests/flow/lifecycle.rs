@@ -44,6 +44,36 @@ async fn a_shutdown_waits_for_listeners<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((with_status(&db, 1).await, locked(&db).await), (2, 0));
 }
 
+async fn a_shutdown_that_is_cut_short_can_be_called_again<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+    let outbox = quiet(&db, held(&heard, &gate)).workers(1).start().await.unwrap();
+    write(&outbox, &[event("A"), event("A"), event("A")]).await;
+    heard.reach(1).await;
+    for millis in [0, 1, 5, 20] {
+        let cut = tokio::time::timeout(Duration::from_millis(millis), outbox.shutdown()).await;
+        assert!(cut.is_err(), "it waits for the listener");
+    }
+    gate.add_permits(9);
+    outbox.shutdown().await.unwrap();
+    assert_eq!((with_status(&db, 1).await, locked(&db).await), (3, 0));
+}
+
+async fn a_poll_that_is_cut_short_loses_nothing<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    let outbox = quiet(&db, listening(&heard)).start().await.unwrap();
+    for micros in (0..40).map(|round| round * 100) {
+        insert_due(&db, &outbox, &["A", "B"]).await;
+        let cut = Duration::from_micros(micros);
+        let _ = tokio::time::timeout(cut, outbox.poll_once()).await;
+        let _ = tokio::time::timeout(cut, outbox.drained()).await;
+    }
+    outbox.drained().await.unwrap();
+    heard.assert_each_once(80);
+    // No row had to wait for a lease of somebody who had gone away.
+    assert_eq!(db.number("SELECT MAX(claim_token) FROM outbox_event").await, 1);
+    assert_eq!((with_status(&db, 1).await, locked(&db).await), (80, 0));
+}
+
 async fn after_a_shutdown_everything_has_a_clear_answer<DB: TestDatabase>(db: Fresh<DB>) {
     let heard = Heard::default();
     let outbox = quiet(&db, listening(&heard)).start().await.unwrap();
@@ -106,6 +136,8 @@ async fn a_dead_event_can_be_replayed<DB: TestDatabase>(db: Fresh<DB>) {
 on_every_database!(
     a_pause_lets_go_of_everything,
     a_shutdown_waits_for_listeners,
+    a_shutdown_that_is_cut_short_can_be_called_again,
+    a_poll_that_is_cut_short_loses_nothing,
     after_a_shutdown_everything_has_a_clear_answer,
     a_dropped_outbox_stops_like_a_crash,
     a_dead_event_can_be_replayed,

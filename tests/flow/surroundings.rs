@@ -2,14 +2,15 @@
 
 use std::error::Error;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use outbox::{
-    Delivery, EventEnvelope, EventInterceptor, ListenerError, ListenerRegistry, Result, Status,
-    WriterHook,
+    Delivery, DispatchResult, EventEnvelope, EventInterceptor, ListenerError, ListenerRegistry,
+    MetricsExporter, Result, Status, Way, WriterHook,
 };
 use outbox_tests::{Fresh, Heard, TestDatabase, event, eventually, on_every_database};
 
-use crate::harness::{first_row, listening, quiet, with_status, write};
+use crate::harness::{first_row, insert_due, listening, quiet, with_status, write};
 
 #[derive(Clone, Default)]
 struct Diary(Arc<Mutex<Vec<String>>>);
@@ -132,7 +133,40 @@ async fn a_panicking_hook_stands_in_nobodys_way<DB: TestDatabase>(db: Fresh<DB>)
     assert_eq!(heard.types(), ["A"]);
 }
 
+struct PanickingMetrics;
+
+impl MetricsExporter for PanickingMetrics {
+    fn enqueued(&self, _: Way, _: usize) {
+        panic!("an exporter panics");
+    }
+
+    fn dispatched(&self, _: &str, _: DispatchResult, _: Duration) {
+        panic!("an exporter panics");
+    }
+
+    fn claimed(&self, _: usize, _: Duration) {
+        panic!("an exporter panics");
+    }
+
+    fn recorded(&self, _: usize, _: usize, _: Duration) {
+        panic!("an exporter panics");
+    }
+}
+
+async fn a_panicking_exporter_stands_in_nobodys_way<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    let outbox = quiet(&db, listening(&heard)).metrics(PanickingMetrics).start().await.unwrap();
+    write(&outbox, &[event("A")]).await;
+    insert_due(&db, &outbox, &["B"]).await;
+    outbox.poll_once().await.unwrap();
+    heard.reach(2).await;
+    outbox.drained().await.unwrap();
+    heard.assert_each_once(2);
+    assert_eq!(with_status(&db, 1).await, 2);
+}
+
 on_every_database!(
+    a_panicking_exporter_stands_in_nobodys_way,
     interceptors_go_in_and_out_in_order,
     a_refusal_is_a_failure_and_only_those_who_went_in_come_out,
     panics_around_a_listener_harm_nobody,
