@@ -238,7 +238,7 @@ pub(crate) fn unusual_function(span: Span, keyword: &str) -> Error {
     error(span, format!("a listener cannot be `{keyword}`; write a plain `async fn`"))
 }
 
-const ASKABLE: &str = "`State<T>`, `Meta` and `&EventEnvelope`";
+const ASKABLE: &str = "`State<T>`, `Meta`, `&EventEnvelope` and `&mut Tx<DB>`";
 
 pub(crate) fn second_payload(span: Span) -> Error {
     error(
@@ -257,6 +257,18 @@ pub(crate) fn mutable_argument(span: Span) -> Error {
             "a listener cannot ask for a `&mut` reference; beside the payload it may ask for {ASKABLE}"
         ),
     )
+}
+
+pub(crate) fn transaction_not_lent(span: Span) -> Error {
+    error(
+        span,
+        "a listener is lent the transaction that ends its event, and does not end it itself; write \
+         `&mut outbox::Tx<..>`",
+    )
+}
+
+pub(crate) fn second_transaction(span: Span) -> Error {
+    error(span, "an event is ended by one transaction; ask for one `&mut Tx<..>`")
 }
 
 pub(crate) fn unbound_argument(span: Span, name: &str) -> Error {

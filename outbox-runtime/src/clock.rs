@@ -1,6 +1,25 @@
-//! The only place that reads the wall clock.
+//! The only place that reads the wall clock, and the monotonic one for those who can be simulated.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A monotonic clock: the system's, or one that a simulation moves.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Clock {
+    #[default]
+    System,
+    #[cfg(test)]
+    Simulated(std::sync::Arc<std::sync::Mutex<Instant>>),
+}
+
+impl Clock {
+    pub(crate) fn now(&self) -> Instant {
+        match self {
+            Self::System => Instant::now(),
+            #[cfg(test)]
+            Self::Simulated(now) => *now.lock().unwrap(),
+        }
+    }
+}
 
 /// The current time, truncated to what every supported database can store.
 #[expect(clippy::disallowed_methods, reason = "this is the one reader of the wall clock")]

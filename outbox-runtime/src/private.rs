@@ -24,8 +24,11 @@ pub use crate::event::kind::{
     agree, event_index, event_named, event_of, is_struct, joined,
 };
 pub use crate::listener::delivery::{Delivery, payload_of};
-pub use crate::listener::entry::{EventTypeEntry, ListenerEntry, ListenerOptions, Place, Timeout};
+pub use crate::listener::entry::{
+    EntryCall, EventTypeEntry, ListenerEntry, ListenerOptions, Place, Timeout,
+};
 pub use crate::listener::extract::{FromDelivery, Need};
+pub use crate::listener::in_tx::{AnyTx, ListenerTx, tx_of};
 pub use crate::listener::outcome::{BoxFuture, Outcome, Result as Answer, into_outcome};
 
 /// Reads the payload of an event that carries nothing: `{}`, or whatever object an older or newer

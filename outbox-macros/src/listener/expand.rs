@@ -24,6 +24,13 @@ pub(super) fn entry(model: &Model<'_>) -> TokenStream {
         |Argument { ty, span, .. }| quote_spanned!(*span=> <#ty as __outbox::FromDelivery>::need),
     );
     let call = call(model);
+    let called = match model.transaction() {
+        None => quote!(__outbox::EntryCall::Plain(__call)),
+        Some(Argument { ty, span, .. }) => {
+            let database = quote_spanned!(*span=> <#ty as __outbox::ListenerTx>::database);
+            quote!(__outbox::EntryCall::InTx(#database, __call))
+        }
+    };
     // The only variant of an enum always matches.
     let refutable = binds_fields(model).then(|| quote!(#[allow(irrefutable_let_patterns)]));
     quote! {
@@ -50,7 +57,7 @@ pub(super) fn entry(model: &Model<'_>) -> TokenStream {
                     event: #info,
                     options: #options,
                     needs: &[#(#needs),*],
-                    call: __call,
+                    call: #called,
                 }
             }
         };
@@ -144,7 +151,7 @@ fn aggregate(model: &Model<'_>) -> TokenStream {
 /// `fn __call`: decodes, extracts and runs.
 fn call(model: &Model<'_>) -> TokenStream {
     let name = &model.function.signature.ident;
-    let delivery = local("delivery");
+    let (delivery, tx) = (local("delivery"), local("tx"));
     let taken = take_fields(model, &delivery);
     let (bound, passed): (Vec<TokenStream>, Vec<TokenStream>) = model
         .arguments
@@ -152,7 +159,7 @@ fn call(model: &Model<'_>) -> TokenStream {
         .enumerate()
         .map(|(index, argument)| {
             let value = value(argument, index);
-            let bound = bind(model, argument, &value, &delivery);
+            let bound = bind(model, argument, &value, &delivery, &tx);
             let (span, reference) = (argument.span, argument.by_reference.then(|| quote!(&)));
             (bound, quote_spanned!(span=> #reference #value))
         })
@@ -169,10 +176,12 @@ fn call(model: &Model<'_>) -> TokenStream {
             #answer
         })
     };
+    let tx = model.transaction().map(|_| quote!(#tx: &'delivery mut __outbox::AnyTx));
     quote! {
-        fn __call(
-            #delivery: &__outbox::Delivery,
-        ) -> __outbox::BoxFuture<'_, __outbox::Answer<__outbox::Outcome>> {
+        fn __call<'delivery>(
+            #delivery: &'delivery __outbox::Delivery,
+            #tx
+        ) -> __outbox::BoxFuture<'delivery, __outbox::Answer<__outbox::Outcome>> {
             #body
         }
     }
@@ -213,7 +222,7 @@ fn binds_fields(model: &Model<'_>) -> bool {
 fn value(argument: &Argument, index: usize) -> Ident {
     match &argument.source {
         Source::Field(binding) => located(binding, argument.span),
-        Source::Payload | Source::Extracted => {
+        Source::Payload | Source::Extracted | Source::Transaction => {
             located(&local(&format!("argument_{index}")), argument.span)
         }
     }
@@ -226,12 +235,21 @@ fn located(ident: &Ident, span: Span) -> Ident {
     ident
 }
 
-fn bind(model: &Model<'_>, argument: &Argument, value: &Ident, delivery: &Ident) -> TokenStream {
+fn bind(
+    model: &Model<'_>,
+    argument: &Argument,
+    value: &Ident,
+    delivery: &Ident,
+    tx: &Ident,
+) -> TokenStream {
     let Argument { ty, span, .. } = argument;
     match (&argument.source, &model.args.event.named) {
         (Source::Field(_), _) => TokenStream::new(),
         (Source::Extracted, _) => quote_spanned! {*span=>
             let #value = <#ty as __outbox::FromDelivery>::from_delivery(#delivery)?;
+        },
+        (Source::Transaction, _) => quote_spanned! {*span=>
+            let #value = __outbox::tx_of::<#ty>(#tx)?;
         },
         (Source::Payload, Named::Name(_)) => quote_spanned! {*span=>
             let #value = __outbox::Delivery::payload::<#ty>(#delivery)?;

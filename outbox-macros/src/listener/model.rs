@@ -35,6 +35,8 @@ pub(super) enum Source {
     Field(Ident),
     /// Something else of the delivery's.
     Extracted,
+    /// The transaction that ends the event.
+    Transaction,
 }
 
 impl<'a> Model<'a> {
@@ -56,6 +58,11 @@ impl<'a> Model<'a> {
         let mut payloads = arguments.iter().filter(|one| matches!(one.source, Source::Payload));
         if let (Some(_), Some(second)) = (payloads.next(), payloads.next()) {
             errors.push(diag::second_payload(second.span));
+        }
+        let mut transactions =
+            arguments.iter().filter(|one| matches!(one.source, Source::Transaction));
+        if let (Some(_), Some(second)) = (transactions.next(), transactions.next()) {
+            errors.push(diag::second_transaction(second.span));
         }
         if let Some(pattern) = &args.event.fields {
             check_all_used(pattern, &function.signature, errors);
@@ -106,7 +113,11 @@ fn argument(typed: &PatType, fields: Option<&FieldPattern>) -> syn::Result<Argum
         written = &group.elem;
     }
     let (ty, by_reference) = match written {
+        Type::Reference(reference) if is_transaction(&reference.elem) => {
+            return transaction(reference, span);
+        }
         Type::Reference(reference) => (owned(reference)?, true),
+        ty if is_transaction(ty) => return Err(diag::transaction_not_lent(span)),
         ty => (ty.clone(), false),
     };
     let field = fields.zip(name_of(typed)).and_then(|(pattern, name)| {
@@ -121,6 +132,14 @@ fn argument(typed: &PatType, fields: Option<&FieldPattern>) -> syn::Result<Argum
         None => Source::Payload,
     };
     Ok(Argument { source, ty, span, by_reference })
+}
+
+fn transaction(reference: &TypeReference, span: Span) -> syn::Result<Argument> {
+    if reference.mutability.is_none() {
+        return Err(diag::transaction_not_lent(span));
+    }
+    let ty = (*reference.elem).clone();
+    Ok(Argument { source: Source::Transaction, ty, span, by_reference: false })
 }
 
 /// The type to decode so that a reference to it can be passed.
@@ -141,14 +160,23 @@ fn owned(reference: &TypeReference) -> syn::Result<Type> {
 /// Whether a type is, by its name, one of those that a listener may ask for. rustc then sees to it
 /// that it really is.
 fn is_extracted(ty: &Type) -> bool {
+    named(ty, |name, generic| match name {
+        "State" => generic,
+        "Meta" | "EventEnvelope" => !generic,
+        _ => false,
+    })
+}
+
+fn is_transaction(ty: &Type) -> bool {
+    named(ty, |name, generic| name == "Tx" && generic)
+}
+
+/// Whether a path's last name, and whether that has generics, is what is looked for.
+fn named(ty: &Type, matches: impl FnOnce(&str, bool) -> bool) -> bool {
     let Type::Path(path) = ty else { return false };
     path.path.segments.last().is_some_and(|last| {
         let generic = matches!(last.arguments, PathArguments::AngleBracketed(_));
-        match last.ident.to_string().as_str() {
-            "State" => generic,
-            "Meta" | "EventEnvelope" => !generic,
-            _ => false,
-        }
+        matches(&last.ident.to_string(), generic)
     })
 }
 
@@ -160,6 +188,11 @@ fn name_of(typed: &PatType) -> Option<&Ident> {
 }
 
 impl Model<'_> {
+    /// The type of the transaction that it asks for.
+    pub(super) fn transaction(&self) -> Option<&Argument> {
+        self.arguments.iter().find(|argument| matches!(argument.source, Source::Transaction))
+    }
+
     pub(super) fn takes_payload(&self) -> bool {
         self.arguments.iter().any(|argument| matches!(argument.source, Source::Payload))
     }

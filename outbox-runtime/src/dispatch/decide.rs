@@ -10,6 +10,10 @@
 //!   permanent error             DEAD                       + 1
 //!   unreachable                 RETRY when the pause ends  as they are
 //!   cancelled                   due now                    as they are
+//!   marked by itself            as it is
+//!   in a transaction: no        RETRY by the policy        as they are
+//!     database, or overtaken      or due now
+//!   nobody knows the end        left to its lease
 //! ```
 
 use std::time::Duration;
@@ -29,6 +33,14 @@ pub(crate) enum Ended {
     TimedOut(Duration),
     /// The node stops.
     Cancelled,
+    /// Its event was marked in its own transaction.
+    Acknowledged,
+    /// Somebody else has the event by now; what the listener wrote is undone.
+    Overtaken,
+    /// The database could not be reached, and so the listener could not do its work.
+    Unavailable(ListenerError),
+    /// The database did not say whether it has committed.
+    Unknown,
 }
 
 impl Ended {
@@ -39,6 +51,10 @@ impl Ended {
             Self::Panicked => look(Some(&PANICKED.into())),
             Self::TimedOut(after) => look(Some(&took_too_long(*after).into())),
             Self::Cancelled => look(Some(&"the listener was cancelled".into())),
+            Self::Acknowledged => look(None),
+            Self::Overtaken => look(Some(&"the lease had ended".into())),
+            Self::Unavailable(error) => look(Some(error)),
+            Self::Unknown => look(Some(&"nobody knows whether it was committed".into())),
         }
     }
 }
@@ -56,6 +72,11 @@ pub(crate) enum Decision {
     Record(Finished),
     /// The listener pauses.
     Pause,
+    /// Its row needs no mark: it has one.
+    Marked,
+    /// Its row is left alone until its lease has ended: it may be locked by a transaction that nobody
+    /// can end but the server.
+    Leave,
 }
 
 /// The shortest delay: the poller looks no more often.
@@ -89,11 +110,16 @@ pub(crate) fn decide(
             ListenerErrorKind::Unreachable => return Decision::Pause,
             ListenerErrorKind::Failed
             | ListenerErrorKind::Decode
-            | ListenerErrorKind::MissingState => failed(None, chain(error)),
+            | ListenerErrorKind::MissingState
+            | ListenerErrorKind::MissingTransaction => failed(None, chain(error)),
         },
         Ended::Panicked => failed(None, PANICKED.to_owned()),
         Ended::TimedOut(after) => failed(None, took_too_long(*after)),
-        Ended::Cancelled => Finished::Released,
+        Ended::Cancelled => Finished::Cancelled,
+        Ended::Overtaken => Finished::Released,
+        Ended::Unavailable(_) => Finished::Deferred { delay: policy.delay(1).max(SHORTEST) },
+        Ended::Acknowledged => return Decision::Marked,
+        Ended::Unknown => return Decision::Leave,
     })
 }
 
@@ -128,7 +154,7 @@ mod tests {
     fn decided(ended: Ended, attempts: u32) -> String {
         match decide(&ended, attempts, 3, &Fixed) {
             Decision::Record(finished) => format!("{finished:?}"),
-            Decision::Pause => "Pause".to_owned(),
+            other => format!("{other:?}"),
         }
     }
 
@@ -161,7 +187,11 @@ mod tests {
             (error(ListenerError::permanent("x")), 0, "Dead { attempts: 1, error: \"x\" }"),
             (error(ListenerError::unreachable("x")), 2, "Pause"),
             (Ended::Panicked, 2, "Dead { attempts: 3, error: \"the listener panicked\" }"),
-            (Ended::Cancelled, 2, "Released"),
+            (Ended::Cancelled, 2, "Cancelled"),
+            (Ended::Acknowledged, 2, "Marked"),
+            (Ended::Overtaken, 2, "Released"),
+            (Ended::Unavailable("x".into()), 2, "Deferred { delay: 1s }"),
+            (Ended::Unknown, 2, "Leave"),
         ] {
             let text = format!("{ended:?}");
             assert_eq!(decided(ended, attempts), expected, "{text}");

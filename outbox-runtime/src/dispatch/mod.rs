@@ -2,8 +2,10 @@
 //!
 //! # Layout
 //! [`Dispatcher`] delivers one event; `decide` says what follows from the answer, `intercept` stands
-//! around it, `record` makes the result durable.
+//! around it, `record` makes the result durable, and `acknowledge` does so in the listener's own
+//! transaction.
 
+mod acknowledge;
 mod decide;
 mod intercept;
 mod record;
@@ -20,16 +22,22 @@ use tokio_util::sync::CancellationToken;
 use crate::Error;
 use crate::caught::caught;
 use crate::hand::{BreakerStep, Entry, Hand};
-use crate::listener::{Listener, Listeners};
+use crate::listener::{Listener, Listeners, Outcome, Result as Answer};
 use crate::metrics::{DispatchResult, MetricsExporter};
 use crate::poll::Wake;
 use crate::retry::RetryPolicy;
 use crate::run::Service;
-use crate::store::Finished;
+use crate::store::{Backend, Completion, Finished};
+use crate::write::Writer;
 use decide::{Decision, Ended, decide};
 
 /// Delivers events to listeners.
-pub(crate) struct Dispatcher {
+pub(crate) struct Dispatcher<DB: Backend> {
+    /// Begins the transactions of listeners that ask for one.
+    pub(crate) writer: Writer<DB>,
+    pub(crate) owner: Arc<str>,
+    pub(crate) completion: Completion,
+    pub(crate) patience: Duration,
     pub(crate) hand: Arc<Hand>,
     pub(crate) listeners: Arc<Listeners>,
     /// For each listener.
@@ -51,9 +59,9 @@ pub(crate) struct Treatment {
 }
 
 /// One of those who carry events to listeners.
-pub(crate) struct Worker(pub(crate) Arc<Dispatcher>);
+pub(crate) struct Worker<DB: Backend>(pub(crate) Arc<Dispatcher<DB>>);
 
-impl Service for Worker {
+impl<DB: Backend> Service for Worker<DB> {
     const NAME: &'static str = "worker";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
@@ -64,7 +72,7 @@ impl Service for Worker {
     }
 }
 
-impl Dispatcher {
+impl<DB: Backend> Dispatcher<DB> {
     /// Delivers an event. However that ends, the entry leaves the worker's hands.
     async fn deliver(&self, entry: Entry) {
         let decision = match caught(self.attempt(&entry)).await {
@@ -80,6 +88,8 @@ impl Dispatcher {
         let step = match decision {
             Decision::Record(finished) => self.hand.finish(&entry, finished),
             Decision::Pause => self.hand.unreachable(&entry, |failures| self.pause.delay(failures)),
+            Decision::Marked => self.hand.settled(&entry, true),
+            Decision::Leave => self.hand.settled(&entry, false),
         };
         let listener = entry.group.and_then(|index| self.listeners.get(index));
         let listener = listener.map_or("", Listener::name);
@@ -130,12 +140,33 @@ impl Dispatcher {
             Decision::Pause => {
                 self.metrics.dispatched(event.event_type(), DispatchResult::Deferred, took);
             }
+            Decision::Marked => {
+                self.metrics.dispatched(event.event_type(), DispatchResult::Success, took);
+            }
+            Decision::Leave => tracing::warn!(
+                event_id = %event.event_id(),
+                event_type = event.event_type(),
+                "nobody knows whether a listener's transaction was committed; if not, the event returns \
+                 when its lease has ended"
+            ),
         }
         decision
     }
 
     async fn call(&self, listener: &Listener, treatment: &Treatment, entry: &Entry) -> Ended {
-        let call = caught(listener.call(entry.envelope.clone(), entry.attempts));
+        if listener.tx_database().is_some() {
+            return self.call_in_tx(listener, treatment, entry).await;
+        }
+        self.bounded(treatment, listener.call(entry.envelope.clone(), entry.attempts)).await
+    }
+
+    /// Waits for a listener, but not longer than it may take, nor than this node lives.
+    async fn bounded(
+        &self,
+        treatment: &Treatment,
+        call: impl Future<Output = Answer<Outcome>>,
+    ) -> Ended {
+        let call = caught(call);
         let bounded = async {
             match treatment.timeout {
                 Some(limit) => {
@@ -174,7 +205,7 @@ impl Dispatcher {
                 DispatchResult::Dead
             }
             Finished::Deferred { .. } => DispatchResult::Deferred,
-            Finished::Released => return,
+            Finished::Released | Finished::Cancelled => return,
         };
         self.metrics.dispatched(topic, result, took);
     }

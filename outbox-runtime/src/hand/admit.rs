@@ -4,7 +4,7 @@ use std::collections::hash_map;
 use std::time::{Duration, Instant};
 
 use super::group::Breaker;
-use super::held::{Again, Held, Stage};
+use super::held::{Again, Held, Stage, Trial};
 use super::{Entry, Hand, Lane, Phase, State};
 use crate::store::{Claimed, Finished};
 
@@ -36,8 +36,8 @@ impl Room {
 impl Hand {
     /// What may be claimed now.
     pub(crate) fn claimable(&self) -> Room {
-        let now = Instant::now();
         let state = self.lock();
+        let now = state.clock.now();
         if state.phase != Phase::Running {
             return Room::default();
         }
@@ -81,10 +81,11 @@ impl Hand {
     /// There was nothing to try with: the breaker stays open, and is asked again later.
     pub(crate) fn no_probe(&self, group: usize, again: Duration) {
         let mut state = self.lock();
+        let until = state.clock.now() + again;
         if let Some(group) = state.groups.get_mut(group)
             && let Breaker::Open { failures, .. } = group.breaker
         {
-            group.breaker = Breaker::Open { until: Instant::now() + again, failures };
+            group.breaker = Breaker::Open { until, failures };
         }
     }
 
@@ -116,21 +117,16 @@ impl Hand {
             held.adopt(row.token, anchor + self.limits.lease, || Again::Settle(Finished::Released));
             return None;
         }
-        let now = Instant::now();
-        let bytes = row.envelope.payload().len();
+        let now = state.clock.now();
+        let lease_until = anchor + self.limits.lease;
         let held = Held {
-            token: row.token,
-            event_id: Some(row.envelope.event_id()),
-            lease_until: anchor + self.limits.lease,
-            since: now,
             stage: Stage::Running { since: now, warned: false },
-            bytes,
-            group: None,
-            lane: Lane::Cold,
-            again: None,
+            // Whoever lends it has written that down.
+            trial: if row.is_suspect() { Trial::Begun } else { Trial::Spared },
+            ..Held::of(&row, None, lease_until, now)
         };
+        state.bytes += held.bytes;
         state.held.insert(sequence, held);
-        state.bytes += bytes;
         state.running += 1;
         let Claimed { attempts, envelope, .. } = row;
         Some(Entry { sequence, attempts, envelope, group: None, lane: Lane::Cold })
@@ -150,12 +146,15 @@ impl Hand {
     /// goes on under its new token.
     pub(crate) fn settle(&self, sequence: i64, token: i64, result: Finished) {
         let mut state = self.lock();
+        let now = state.clock.now();
         let held = Held {
             token,
             event_id: None,
-            lease_until: Instant::now() + self.limits.lease,
-            since: Instant::now(),
+            lease_until: now + self.limits.lease,
+            since: now,
             stage: Stage::Recording,
+            trial: Trial::Spared,
+            takeovers: 0,
             bytes: 0,
             group: None,
             lane: Lane::Cold,
@@ -195,21 +194,9 @@ impl State {
             held.adopt(row.token, lease_until, || Again::Deliver(Box::new(row), group));
             return;
         }
-        let now = Instant::now();
-        let bytes = row.envelope.payload().len();
-        let held = Held {
-            token: row.token,
-            event_id: Some(row.envelope.event_id()),
-            lease_until,
-            since: now,
-            stage: Stage::Queued,
-            bytes,
-            group,
-            lane: Lane::Cold,
-            again: None,
-        };
+        let held = Held::of(&row, group, lease_until, self.clock.now());
+        self.bytes += held.bytes;
         self.held.insert(sequence, held);
-        self.bytes += bytes;
         if let Some(group) = group.and_then(|group| self.groups.get_mut(group)) {
             group.hold(Lane::Cold);
         }
@@ -236,8 +223,9 @@ impl State {
     pub(super) fn forget(&mut self, sequence: i64) {
         if let Some(held) = self.held.remove(&sequence) {
             self.let_go(held.group, held.lane, held.bytes);
+            let now = self.clock.now();
             if let Some(group) = held.group.and_then(|group| self.groups.get_mut(group)) {
-                group.lost(sequence);
+                group.lost(sequence, now);
             }
         }
     }

@@ -3,11 +3,22 @@ use std::time::{Duration, Instant};
 
 use super::{Entry, Lane};
 
+/// How much of the node a listener may have.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Share {
+    /// How many calls may run at once; `None` leaves it to the number of workers.
+    pub(crate) calls: Option<usize>,
+    /// Whether each call has a transaction of the application's.
+    pub(crate) in_tx: bool,
+}
+
 /// The load of one listener.
 #[derive(Debug)]
 pub(super) struct Group {
     /// How many calls may run at once; `None` leaves it to the number of workers.
     pub(super) limit: Option<usize>,
+    /// Whether each call has a transaction of the application's.
+    pub(super) in_tx: bool,
     /// How many of its rows are in hand, by the lane they came through.
     hot: usize,
     cold: usize,
@@ -42,9 +53,10 @@ pub(crate) enum BreakerStep {
 }
 
 impl Group {
-    pub(super) fn new(limit: Option<usize>) -> Self {
-        let (hot, cold, running) = (0, 0, 0);
-        Self { limit, hot, cold, running, parked: VecDeque::new(), breaker: Breaker::Closed }
+    pub(super) fn new(share: Share) -> Self {
+        let Share { calls: limit, in_tx } = share;
+        let (hot, cold, running, parked) = (0, 0, 0, VecDeque::new());
+        Self { limit, in_tx, hot, cold, running, parked, breaker: Breaker::Closed }
     }
 
     /// One more or one less of its rows is in hand.
@@ -104,11 +116,11 @@ impl Group {
     }
 
     /// A row is gone. If it was to try the breaker out, another one must.
-    pub(super) fn lost(&mut self, sequence: i64) {
+    pub(super) fn lost(&mut self, sequence: i64, now: Instant) {
         if let Breaker::Probing { probe, failures } = self.breaker
             && probe == sequence
         {
-            self.breaker = Breaker::Open { until: Instant::now(), failures };
+            self.breaker = Breaker::Open { until: now, failures };
         }
     }
 }

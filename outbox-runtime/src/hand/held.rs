@@ -15,11 +15,38 @@ pub(super) struct Held {
     pub(super) lease_until: Instant,
     pub(super) since: Instant,
     pub(super) stage: Stage,
+    pub(super) trial: Trial,
+    /// How often it was begun after its owner was lost, as the row says.
+    pub(super) takeovers: u32,
     pub(super) bytes: usize,
     pub(super) group: Option<usize>,
     pub(super) lane: Lane,
     /// What the row was claimed again for while its last result was being recorded.
     pub(super) again: Option<Again>,
+}
+
+impl Held {
+    /// A row that was just claimed, for a listener.
+    pub(super) fn of(
+        row: &Claimed,
+        group: Option<usize>,
+        lease_until: Instant,
+        now: Instant,
+    ) -> Self {
+        Self {
+            token: row.token,
+            event_id: Some(row.envelope.event_id()),
+            lease_until,
+            since: now,
+            stage: Stage::Queued,
+            trial: if row.is_suspect() { Trial::Due } else { Trial::Spared },
+            takeovers: row.takeovers,
+            bytes: row.envelope.payload().len(),
+            group,
+            lane: Lane::Cold,
+            again: None,
+        }
+    }
 }
 
 /// How far a row has come.
@@ -31,6 +58,17 @@ pub(super) enum Stage {
     Running { since: Instant, warned: bool },
     /// There is a result; it is not durable yet.
     Recording,
+}
+
+/// What is done about the suspicion that a row is the reason why its last owner was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trial {
+    /// There is none.
+    Spared,
+    /// It does not begin before that is written down.
+    Due,
+    /// It is written down.
+    Begun,
 }
 
 /// What is to be done with a row that was claimed again.

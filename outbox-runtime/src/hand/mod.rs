@@ -4,8 +4,9 @@
 //! [`Hand`] is one object behind one lock, so that no rule about an event needs two. `lanes` holds
 //! what waits for a worker, `group` what is known of each listener's load, `held` every claimed row
 //! from the claim until its result is durable; `seat` is a place reserved for a row that does not
-//! exist yet. The methods are in the files of those who call them: `admit` for what comes in,
-//! `work` for workers, `record` for the recorder, `renew` for leases.
+//! exist yet, `trial` is for rows whose last owner was lost. The methods are in the files of those who
+//! call them: `admit` for what comes in, `work` for workers, `record` for the recorder, `renew` for
+//! leases.
 
 mod admit;
 mod group;
@@ -14,6 +15,7 @@ mod lanes;
 mod record;
 mod renew;
 mod seat;
+mod trial;
 mod work;
 
 #[cfg(test)]
@@ -25,11 +27,12 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::clock::Clock;
 use crate::event::EventEnvelope;
 use crate::store::Finished;
 pub(crate) use admit::Room;
-pub(crate) use group::BreakerStep;
 use group::Group;
+pub(crate) use group::{BreakerStep, Share};
 use held::Held;
 use lanes::{Lane, Lanes};
 pub(crate) use seat::{HotSeat, NoSeat};
@@ -46,6 +49,10 @@ pub(crate) struct Limits {
     pub(crate) results: usize,
     /// How long a claim lasts.
     pub(crate) lease: Duration,
+    /// Events whose owner was lost that may be tried at once.
+    pub(crate) trials: usize,
+    /// Calls that may have a transaction of the application's at once.
+    pub(crate) transactions: usize,
 }
 
 /// One event on its way to its listener.
@@ -88,36 +95,44 @@ pub(crate) struct Hand {
 
 #[derive(Debug)]
 struct State {
+    clock: Clock,
     phase: Phase,
     lanes: Lanes,
     groups: Vec<Group>,
     held: HashMap<i64, Held>,
     bytes: usize,
     running: usize,
+    /// How many of these have a transaction.
+    in_tx: usize,
     /// What became of rows, not yet recorded.
     results: VecDeque<(i64, Finished)>,
     /// How many results the recorder is writing at this moment.
     in_flight: usize,
     /// Entries whose lease is too short to start on.
     short: Vec<Entry>,
+    /// Entries that are to be tried, and have not begun.
+    suspects: Vec<Entry>,
 }
 
 impl Hand {
-    /// An empty hand. `concurrency` has an entry for each listener.
-    pub(crate) fn new(limits: Limits, concurrency: &[Option<usize>]) -> Self {
-        let groups = concurrency.iter().map(|limit| Group::new(*limit)).collect();
+    /// An empty hand. `shares` has an entry for each listener.
+    pub(crate) fn new(limits: Limits, shares: &[Share], clock: Clock) -> Self {
+        let groups = shares.iter().map(|share| Group::new(*share)).collect();
         Self {
             limits,
             state: Mutex::new(State {
+                clock,
                 phase: Phase::Running,
                 lanes: Lanes::default(),
                 groups,
                 held: HashMap::new(),
                 bytes: 0,
                 running: 0,
+                in_tx: 0,
                 results: VecDeque::new(),
                 in_flight: 0,
                 short: Vec::new(),
+                suspects: Vec::new(),
             }),
             work: Notify::new(),
             results: Notify::new(),
@@ -208,9 +223,9 @@ impl State {
             *queue = kept;
             taken.extend::<VecDeque<Entry>>(out);
         }
-        let (mut out, kept) = std::mem::take(&mut self.short).into_iter().partition(&matches);
-        self.short = kept;
-        taken.append(&mut out);
+        for aside in [&mut self.short, &mut self.suspects] {
+            taken.extend(aside.extract_if(.., |entry| matches(entry)));
+        }
         // One that was to follow may have been taken out: another one follows.
         for group in &mut self.groups {
             if let Some(next) = group.parked.pop_front() {

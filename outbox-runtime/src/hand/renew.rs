@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use super::Hand;
-use super::held::Stage;
+use super::held::{Held, Stage, Trial};
 use crate::event::EventId;
-use crate::store::Finished;
+use crate::store::{Finished, Renewal};
 
 /// What has been in hand for a whole lease.
 #[derive(Debug, Default)]
@@ -18,25 +18,34 @@ pub(crate) struct Overdue {
 }
 
 impl Hand {
-    /// Waits until some entry cannot start because its lease is too short.
-    pub(crate) async fn short_lease(&self) {
+    /// Waits until some entry cannot start before its lease is renewed.
+    pub(crate) async fn renewal_wanted(&self) {
         loop {
             let woken = self.leases.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
-            if !self.lock().short.is_empty() {
+            if self.lock().wants_renewal(self.limits.trials) {
                 return;
             }
             woken.await;
         }
     }
 
-    /// The rows whose lease is to be renewed: those that have used a third of it.
-    pub(crate) fn to_renew(&self) -> Vec<(i64, i64)> {
-        let soon = Instant::now() + self.limits.lease * 2 / 3;
+    /// The rows whose lease is to be renewed: those that have used a third of it, and those that are
+    /// to be tried.
+    pub(crate) fn to_renew(&self) -> Vec<Renewal> {
         let state = self.lock();
-        let due = state.held.iter().filter(|(_, held)| held.lease_until < soon);
-        due.map(|(sequence, held)| (*sequence, held.token)).collect()
+        let soon = state.clock.now() + self.limits.lease * 2 / 3;
+        let trials = state.next_trials(self.limits.trials);
+        let renewal = |(sequence, held): (&i64, &Held)| {
+            let tried = trials.contains(sequence);
+            (tried || held.lease_until < soon).then(|| Renewal {
+                sequence: *sequence,
+                token: held.token,
+                takeovers: held.takeovers.saturating_add(u32::from(tried)),
+            })
+        };
+        state.held.iter().filter_map(renewal).collect()
     }
 
     /// What was asked to be renewed, and what was. Gives how many were lost: those that had not
@@ -44,25 +53,30 @@ impl Hand {
     pub(crate) fn renewed(
         &self,
         anchor: Instant,
-        asked: &[(i64, i64)],
+        asked: &[Renewal],
         renewed: &HashSet<i64>,
     ) -> usize {
-        let now = Instant::now();
         let mut lost = HashSet::new();
         let mut state = self.lock();
-        for (sequence, token) in asked {
+        let now = state.clock.now();
+        for Renewal { sequence, token, takeovers } in asked {
             let Some(held) = state.held.get_mut(sequence) else { continue };
             if held.token != *token {
                 continue;
             }
+            let tried = *takeovers > held.takeovers;
+            let short = held.lease_until.saturating_duration_since(now) < self.limits.lease / 3;
             if renewed.contains(sequence) {
                 held.lease_until = anchor + self.limits.lease;
-            } else if held.stage == Stage::Queued
-                && held.lease_until.saturating_duration_since(now) < self.limits.lease / 3
-            {
+                held.takeovers = *takeovers;
+                if tried {
+                    held.trial = Trial::Begun;
+                }
+            } else if held.stage == Stage::Queued && (short || tried) {
                 lost.insert(*sequence);
             }
         }
+        state.begin_trials();
         let dropped = state.extract(|entry| lost.contains(&entry.sequence));
         for entry in &dropped {
             state.lanes.free(entry.lane);
@@ -78,9 +92,9 @@ impl Hand {
     /// What has been here for a whole lease: what waits is given back, so that another node can have
     /// it.
     pub(crate) fn overdue(&self) -> Overdue {
-        let (now, lease) = (Instant::now(), self.limits.lease);
         let mut overdue = Overdue::default();
         let mut state = self.lock();
+        let (now, lease) = (state.clock.now(), self.limits.lease);
         let mut late = HashSet::new();
         for (sequence, held) in &mut state.held {
             match &mut held.stage {

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::group::Breaker;
-use super::held::{Held, Stage};
+use super::held::{Held, Stage, Trial};
 use super::{Entry, Hand, Lane, Phase};
 use crate::event::EventEnvelope;
 use crate::store::Finished;
@@ -56,9 +56,9 @@ impl Hand {
         }
         state.lanes.reserve(Lane::Hot);
         state.bytes += bytes;
+        let anchor = state.clock.now();
         drop(state);
-        let hand = Arc::clone(self);
-        Ok(HotSeat { hand, group, bytes, anchor: Instant::now(), taken: false })
+        Ok(HotSeat { hand: Arc::clone(self), group, bytes, anchor, taken: false })
     }
 }
 
@@ -82,8 +82,10 @@ impl HotSeat {
             token: 1,
             event_id: Some(envelope.event_id()),
             lease_until: self.anchor + hand.limits.lease,
-            since: Instant::now(),
+            since: state.clock.now(),
             stage: Stage::Queued,
+            trial: Trial::Spared,
+            takeovers: 0,
             bytes: self.bytes,
             group: self.group,
             lane: Lane::Hot,

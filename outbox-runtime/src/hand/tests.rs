@@ -4,13 +4,24 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::event::Status;
-use crate::store::Claimed;
+use crate::store::{Claimed, Renewal};
 
 const LEASE: Duration = Duration::from_secs(30);
 
+const LIMITS: Limits = Limits {
+    hot: 8,
+    cold: 8,
+    bytes: 1_000,
+    results: 100,
+    lease: LEASE,
+    trials: 2,
+    transactions: 1,
+};
+
 fn hand(concurrency: &[Option<usize>]) -> Arc<Hand> {
-    let limits = Limits { hot: 8, cold: 8, bytes: 1_000, results: 100, lease: LEASE };
-    Arc::new(Hand::new(limits, concurrency))
+    let share = |calls: &Option<usize>| Share { calls: *calls, in_tx: false };
+    let shares: Vec<Share> = concurrency.iter().map(share).collect();
+    Arc::new(Hand::new(LIMITS, &shares, Clock::System))
 }
 
 fn event(payload: usize) -> EventEnvelope {
@@ -18,8 +29,23 @@ fn event(payload: usize) -> EventEnvelope {
 }
 
 fn row(sequence: i64, token: i64) -> Claimed {
-    let (attempts, takeovers, status) = (0, 0, Status::New);
-    Claimed { sequence, token, attempts, takeovers, status, envelope: event(10) }
+    let (attempts, taken_over, takeovers, status) = (0, false, 0, Status::New);
+    Claimed { sequence, token, attempts, taken_over, takeovers, status, envelope: event(10) }
+}
+
+/// A row whose last owner was lost, and which was begun so many times since.
+fn lost_row(sequence: i64, takeovers: u32) -> (Claimed, Option<usize>) {
+    (Claimed { taken_over: true, takeovers, ..row(sequence, 1) }, Some(0))
+}
+
+/// What the renewer does when every row is renewed.
+fn renew(hand: &Hand) -> Vec<(i64, u32)> {
+    let asked = hand.to_renew();
+    let all = asked.iter().map(|row| row.sequence).collect();
+    hand.renewed(Instant::now(), &asked, &all);
+    let mut asked: Vec<_> = asked.iter().map(|row| (row.sequence, row.takeovers)).collect();
+    asked.sort_unstable();
+    asked
 }
 
 fn admit(hand: &Hand, sequences: impl IntoIterator<Item = i64>, group: Option<usize>) {
@@ -180,8 +206,9 @@ fn nothing_starts_on_a_short_lease() {
     hand.admit(vec![(row(1, 1), Some(0)), (row(2, 1), Some(0))], long_ago);
     assert!(hand.try_next().is_none());
     let mut asked = hand.to_renew();
-    asked.sort_unstable();
-    assert_eq!(asked, [(1, 1), (2, 1)]);
+    asked.sort_unstable_by_key(|row| row.sequence);
+    let renewal = |sequence| Renewal { sequence, token: 1, takeovers: 0 };
+    assert_eq!(asked, [renewal(1), renewal(2)]);
     // One could be renewed; the other is somebody else's by now.
     let lost = hand.renewed(Instant::now(), &asked, &HashSet::from([2]));
     assert_eq!((lost, sequences(&startable(&hand)), hand.len()), (1, vec![2], 1));
@@ -207,8 +234,8 @@ fn a_closed_hand_takes_no_seat_and_gives_back_the_rest() {
 
 #[test]
 fn results_are_bounded() {
-    let limits = Limits { hot: 8, cold: 8, bytes: 1_000, results: 2, lease: LEASE };
-    let hand = Arc::new(Hand::new(limits, &[None]));
+    let limits = Limits { results: 2, ..LIMITS };
+    let hand = Arc::new(Hand::new(limits, &[Share::default()], Clock::System));
     admit(&hand, 1..=4, Some(0));
     for _ in 0..2 {
         let entry = hand.try_next().unwrap();
@@ -303,4 +330,64 @@ fn hot_events_of_a_limited_listener_leave_room_for_cold_ones() {
         std::iter::from_fn(|| hand.reserve(10, Some(0), 0).ok()).take(20).collect();
     assert_eq!(seats.len(), 2, "its share of the hot lane");
     assert_eq!(hand.claimable().open, [true]);
+}
+
+#[test]
+fn what_was_lost_with_its_owner_begins_when_that_is_written_down() {
+    let hand = hand(&[None]);
+    hand.admit(vec![lost_row(1, 0), lost_row(2, 0), lost_row(3, 0)], Instant::now());
+    admit(&hand, [4], Some(0));
+    assert_eq!(sequences(&startable(&hand)), [4], "nobody suspects this one");
+    assert_eq!(renew(&hand), [(1, 1), (2, 1)], "as many as may be tried at once");
+    let tried = startable(&hand);
+    assert_eq!(sequences(&tried), [1, 2]);
+    assert!(hand.to_renew().is_empty(), "the third waits");
+    hand.finish(&tried[0], Finished::Done);
+    assert_eq!(renew(&hand), [(3, 1)]);
+    assert_eq!(sequences(&startable(&hand)), [3]);
+}
+
+#[test]
+fn what_was_lost_while_it_ran_is_tried_alone() {
+    let hand = hand(&[None]);
+    hand.admit(vec![lost_row(1, 1), lost_row(2, 1), lost_row(3, 0)], Instant::now());
+    assert!(startable(&hand).is_empty());
+    assert_eq!(renew(&hand), [(3, 1)], "first those that need not be alone");
+    let beside = startable(&hand);
+    assert!(hand.to_renew().is_empty(), "not beside another");
+    hand.finish(&beside[0], Finished::Done);
+    assert_eq!(renew(&hand), [(1, 2)]);
+    let alone = startable(&hand);
+    hand.admit(vec![lost_row(4, 0)], Instant::now());
+    assert!(startable(&hand).is_empty() && hand.to_renew().is_empty(), "nothing beside it");
+    hand.finish(&alone[0], Finished::Done);
+    assert_eq!(renew(&hand), [(4, 1)]);
+}
+
+#[test]
+fn a_trial_that_cannot_be_written_down_is_somebody_elses() {
+    let hand = hand(&[None]);
+    hand.admit(vec![lost_row(1, 0)], Instant::now());
+    assert!(hand.try_next().is_none());
+    let asked = hand.to_renew();
+    assert_eq!(hand.renewed(Instant::now(), &asked, &HashSet::new()), 1);
+    assert_eq!((hand.len(), hand.depths()), (0, (0, 0)));
+}
+
+#[test]
+fn transactions_are_shared_by_the_listeners_that_ask_for_one() {
+    let in_tx = Share { calls: None, in_tx: true };
+    let hand = Hand::new(LIMITS, &[in_tx, in_tx, Share::default()], Clock::System);
+    admit(&hand, 1..=2, Some(0));
+    admit(&hand, 11..=12, Some(1));
+    admit(&hand, [21], Some(2));
+    let mut started = startable(&hand);
+    assert_eq!(sequences(&started), [1, 21], "one transaction; the others need none");
+    for expected in [11, 2, 12] {
+        hand.settled(&started[0], true);
+        started = startable(&hand);
+        assert_eq!(sequences(&started), [expected], "in turn");
+    }
+    hand.settled(&started[0], false);
+    assert_eq!((hand.len(), hand.depths()), (1, (0, 0)));
 }

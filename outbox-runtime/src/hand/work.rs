@@ -1,12 +1,12 @@
 //! What workers do.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::group::Breaker;
-use super::held::Stage;
-use super::{BreakerStep, Entry, Hand, Lane, Phase, State};
+use super::group::{Breaker, Group};
+use super::held::{Stage, Trial};
+use super::{BreakerStep, Entry, Hand, Lane, Limits, Phase, State};
 use crate::store::Finished;
 
 impl Hand {
@@ -33,9 +33,9 @@ impl Hand {
         {
             return None;
         }
-        let before = (state.short.len(), state.results.len());
-        let entry = state.start_next(self.limits.lease);
-        let (short, given_back) = (state.short.len() > before.0, state.results.len() > before.1);
+        let before = (state.aside(), state.results.len());
+        let entry = state.start_next(&self.limits);
+        let (aside, given_back) = (state.aside() > before.0, state.results.len() > before.1);
         let more = state.lanes.has_entries();
         let half_empty = state.lanes.used(Lane::Cold) == self.limits.cold / 2;
         let limited = entry.as_ref().and_then(|entry| entry.group);
@@ -44,7 +44,7 @@ impl Hand {
         if more && entry.is_some() {
             self.work.notify_one();
         }
-        if short {
+        if aside {
             self.leases.notify_one();
         }
         if given_back {
@@ -59,21 +59,33 @@ impl Hand {
     /// A listener has come to its end.
     pub(crate) fn finish(&self, entry: &Entry, result: Finished) -> BreakerStep {
         let mut state = self.lock();
-        let mut step = BreakerStep::Unchanged;
-        let verdict = !matches!(result, Finished::Released);
-        if let Some(group) = entry.group.and_then(|group| state.groups.get_mut(group))
-            && let Breaker::Probing { probe, .. } = group.breaker
-            && probe == entry.sequence
-            && verdict
-        {
-            group.breaker = Breaker::Closed;
-            step = BreakerStep::Closed;
-            let parked = std::mem::take(&mut group.parked);
-            parked.into_iter().for_each(|parked| state.lanes.push_ready(parked));
-        }
+        let step = match result {
+            Finished::Released | Finished::Cancelled => BreakerStep::Unchanged,
+            _ => state.reached(entry),
+        };
         state.end(entry, result);
+        let suspects = !state.suspects.is_empty();
         drop(state);
-        self.wake_after_end();
+        self.wake_after_end(suspects);
+        step
+    }
+
+    /// The token under which a row is in hand.
+    pub(crate) fn token(&self, entry: &Entry) -> Option<i64> {
+        self.lock().held.get(&entry.sequence).map(|held| held.token)
+    }
+
+    /// A listener has come to its end, and there is nothing to record: its event was marked in its own
+    /// transaction. Or nobody knows whether it was; it then returns when its lease has ended.
+    pub(crate) fn settled(&self, entry: &Entry, marked: bool) -> BreakerStep {
+        let mut state = self.lock();
+        let step = if marked { state.reached(entry) } else { BreakerStep::Unchanged };
+        state.call_ended(entry);
+        state.forget(entry.sequence);
+        let suspects = !state.suspects.is_empty();
+        drop(state);
+        self.wake_after_end(suspects);
+        self.room.notify_one();
         step
     }
 
@@ -85,7 +97,7 @@ impl Hand {
         pause: impl Fn(u32) -> Duration,
     ) -> BreakerStep {
         let mut state = self.lock();
-        let now = Instant::now();
+        let now = state.clock.now();
         let mut step = BreakerStep::Unchanged;
         let mut delay = pause(1);
         let index = entry.group;
@@ -112,12 +124,16 @@ impl Hand {
                 state.give_back(waiting, Finished::Deferred { delay });
             }
         }
+        let suspects = !state.suspects.is_empty();
         drop(state);
-        self.wake_after_end();
+        self.wake_after_end(suspects);
         step
     }
 
-    fn wake_after_end(&self) {
+    fn wake_after_end(&self, suspects: bool) {
+        if suspects {
+            self.leases.notify_one();
+        }
         self.results.notify_one();
         self.work.notify_one();
         self.settled.notify_waiters();
@@ -125,15 +141,24 @@ impl Hand {
 }
 
 impl State {
+    /// How many are set aside until the renewer has been there.
+    fn aside(&self) -> usize {
+        self.short.len() + self.suspects.len()
+    }
+
     /// Finds the next entry that can start, and sets those aside that cannot.
-    fn start_next(&mut self, lease: Duration) -> Option<Entry> {
-        let now = Instant::now();
+    fn start_next(&mut self, limits: &Limits) -> Option<Entry> {
+        let now = self.clock.now();
         while let Some(entry) = self.lanes.pop() {
             let Some(held) = self.held.get_mut(&entry.sequence) else {
                 self.lanes.free(entry.lane);
                 continue;
             };
-            if held.lease_until.saturating_duration_since(now) < lease / 3 {
+            if held.trial == Trial::Due {
+                self.suspects.push(entry);
+                continue;
+            }
+            if held.lease_until.saturating_duration_since(now) < limits.lease / 3 {
                 self.short.push(entry);
                 continue;
             }
@@ -142,11 +167,13 @@ impl State {
                     self.give_back(entry, Finished::Deferred { delay });
                     continue;
                 }
-                if !group.may_run(entry.sequence) {
+                let no_transaction = group.in_tx && self.in_tx >= limits.transactions;
+                if no_transaction || !group.may_run(entry.sequence) {
                     group.parked.push_back(entry);
                     continue;
                 }
                 group.running += 1;
+                self.in_tx += usize::from(group.in_tx);
             }
             held.stage = Stage::Running { since: now, warned: false };
             self.running += 1;
@@ -156,18 +183,51 @@ impl State {
         None
     }
 
+    /// The listener has reached what it talks to: if this was to try that out, it is open again.
+    fn reached(&mut self, entry: &Entry) -> BreakerStep {
+        if let Some(group) = entry.group.and_then(|group| self.groups.get_mut(group))
+            && let Breaker::Probing { probe, .. } = group.breaker
+            && probe == entry.sequence
+        {
+            group.breaker = Breaker::Closed;
+            let parked = std::mem::take(&mut group.parked);
+            parked.into_iter().for_each(|parked| self.lanes.push_ready(parked));
+            return BreakerStep::Closed;
+        }
+        BreakerStep::Unchanged
+    }
+
+    fn call_ended(&mut self, entry: &Entry) {
+        self.running = self.running.saturating_sub(1);
+        if let Some(index) = entry.group {
+            self.make_way(index);
+        }
+    }
+
     /// A call has ended; one that waited for it can begin.
     fn end(&mut self, entry: &Entry, result: Finished) {
-        self.running = self.running.saturating_sub(1);
-        if let Some(group) = entry.group.and_then(|group| self.groups.get_mut(group)) {
-            group.running = group.running.saturating_sub(1);
-            if let Some(parked) = group.parked.pop_front() {
-                self.lanes.push_ready(parked);
-            }
-        }
+        self.call_ended(entry);
         if let Some(held) = self.held.get_mut(&entry.sequence) {
             held.stage = Stage::Recording;
             self.results.push_back((entry.sequence, result));
+        }
+    }
+
+    /// A call of a listener has ended: one that waited for that can begin. A transaction that is free
+    /// again goes to the listeners in turn.
+    fn make_way(&mut self, index: usize) {
+        let Some(group) = self.groups.get_mut(index) else { return };
+        group.running = group.running.saturating_sub(1);
+        let mut next = group;
+        if next.in_tx {
+            self.in_tx = self.in_tx.saturating_sub(1);
+            let (before, after) = self.groups.split_at_mut(index + 1);
+            let waits = |group: &&mut Group| group.in_tx && !group.parked.is_empty();
+            let Some(found) = after.iter_mut().chain(before).find(waits) else { return };
+            next = found;
+        }
+        if let Some(parked) = next.parked.pop_front() {
+            self.lanes.push_ready(parked);
         }
     }
 }

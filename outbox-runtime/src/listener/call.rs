@@ -2,13 +2,24 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use super::entry::ListenerEntry;
+use super::entry::{EntryCall, ListenerEntry};
 use super::extract::{Need, States};
+use super::in_tx::{AnyTx, ListenerTx, TxDatabase, missing, tx_of};
 use super::outcome::BoxFuture;
 use super::{Delivery, IntoOutcome, ListenerOptions, Outcome, Place, RegistryFault, Result};
 use crate::event::{AggregateName, EventEnvelope, EventName};
 
-type Call = Box<dyn Fn(&Delivery) -> BoxFuture<'_, Result<Outcome>> + Send + Sync>;
+/// How it is called.
+enum Call {
+    Plain(PlainCall),
+    InTx(TxDatabase, CallInTx),
+}
+
+type PlainCall = Box<dyn Fn(&Delivery) -> BoxFuture<'_, Result<Outcome>> + Send + Sync>;
+
+type CallInTx = Box<
+    dyn for<'a> Fn(&'a Delivery, &'a mut AnyTx) -> BoxFuture<'a, Result<Outcome>> + Send + Sync,
+>;
 
 /// One listener, linked or registered by hand.
 pub struct Listener {
@@ -32,7 +43,10 @@ impl Listener {
             options: entry.options,
             needs: entry.needs.iter().filter_map(|need| need()).collect(),
             states: Arc::default(),
-            call: Box::new(entry.call),
+            call: match entry.call {
+                EntryCall::Plain(call) => Call::Plain(Box::new(call)),
+                EntryCall::InTx(database, call) => Call::InTx(database(), Box::new(call)),
+            },
         }
     }
 
@@ -47,6 +61,39 @@ impl Listener {
         F: Fn(Delivery) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoOutcome> + Send + 'static,
     {
+        let call = Call::Plain(Box::new(move |delivery| {
+            let answer = listener(delivery.clone());
+            Box::pin(async move { answer.await.into_outcome() })
+        }));
+        Self::by_hand(place, aggregate, event, options, call)
+    }
+
+    pub(super) fn from_closure_in_tx<T, F>(
+        place: Place,
+        aggregate: &AggregateName,
+        event: &EventName,
+        options: ListenerOptions,
+        listener: F,
+    ) -> Self
+    where
+        T: ListenerTx,
+        F: for<'a> Fn(Delivery, &'a mut T) -> BoxFuture<'a, Result<Outcome>>,
+        F: Send + Sync + 'static,
+    {
+        let call: CallInTx = Box::new(move |delivery, tx| match tx_of::<T>(tx) {
+            Ok(tx) => listener(delivery.clone(), tx),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        });
+        Self::by_hand(place, aggregate, event, options, Call::InTx(T::database(), call))
+    }
+
+    fn by_hand(
+        place: Place,
+        aggregate: &AggregateName,
+        event: &EventName,
+        options: ListenerOptions,
+        call: Call,
+    ) -> Self {
         Self {
             name: Cow::Borrowed("a hand-registered listener"),
             place,
@@ -55,10 +102,7 @@ impl Listener {
             options,
             needs: Vec::new(),
             states: Arc::default(),
-            call: Box::new(move |delivery| {
-                let answer = listener(delivery.clone());
-                Box::pin(async move { answer.await.into_outcome() })
-            }),
+            call,
         }
     }
 
@@ -84,14 +128,44 @@ impl Listener {
         })
     }
 
+    /// The database whose transaction it asks for, if it does.
+    pub fn tx_database(&self) -> Option<TxDatabase> {
+        match self.call {
+            Call::Plain(_) => None,
+            Call::InTx(database, _) => Some(database),
+        }
+    }
+
     /// Decodes the payload, fetches what the listener asks for, and runs it.
     ///
     /// # Errors
-    /// What the listener returned, or
-    /// [`ListenerErrorKind::Decode`](super::ListenerErrorKind::Decode).
+    /// What the listener returned;
+    /// [`ListenerErrorKind::Decode`](super::ListenerErrorKind::Decode);
+    /// [`ListenerErrorKind::MissingTransaction`](super::ListenerErrorKind::MissingTransaction) if it
+    /// asks for one.
     pub async fn call(&self, envelope: EventEnvelope, attempts: u32) -> Result<Outcome> {
-        let delivery = Delivery::new(envelope, attempts, Arc::clone(&self.states));
-        (self.call)(&delivery).await
+        match &self.call {
+            Call::Plain(call) => call(&self.delivery(envelope, attempts)).await,
+            Call::InTx(database, _) => Err(missing(*database)),
+        }
+    }
+
+    /// The same in a transaction, which a listener that does not ask for it does not see.
+    pub(crate) async fn call_in(
+        &self,
+        envelope: EventEnvelope,
+        attempts: u32,
+        tx: &mut AnyTx,
+    ) -> Result<Outcome> {
+        let delivery = self.delivery(envelope, attempts);
+        match &self.call {
+            Call::Plain(call) => call(&delivery).await,
+            Call::InTx(_, call) => call(&delivery, tx).await,
+        }
+    }
+
+    fn delivery(&self, envelope: EventEnvelope, attempts: u32) -> Delivery {
+        Delivery::new(envelope, attempts, Arc::clone(&self.states))
     }
 
     /// What it asks for and was not given.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::extract::Need;
+use super::in_tx::{AnyTx, TxDatabase};
 use super::outcome::BoxFuture;
 use super::{Delivery, Outcome, Result};
 use crate::event::kind::{AggregateInfo, EventInfo};
@@ -107,7 +108,19 @@ pub struct ListenerEntry {
     /// What must be given before the first call.
     pub needs: &'static [fn() -> Option<Need>],
     /// Decodes, extracts and runs.
-    pub call: for<'a> fn(&'a Delivery) -> BoxFuture<'a, Result<Outcome>>,
+    pub call: EntryCall,
+}
+
+/// How a listener is called.
+#[derive(Debug, Clone, Copy)]
+pub enum EntryCall {
+    /// On its own.
+    Plain(for<'a> fn(&'a Delivery) -> BoxFuture<'a, Result<Outcome>>),
+    /// In a transaction of this database.
+    InTx(
+        fn() -> TxDatabase,
+        for<'a> fn(&'a Delivery, &'a mut AnyTx) -> BoxFuture<'a, Result<Outcome>>,
+    ),
 }
 
 inventory::collect!(ListenerEntry);

@@ -79,6 +79,22 @@ pub enum RegistryFault {
         state: &'static str,
     },
 
+    /// A listener asks for a transaction of another database.
+    #[error(
+        "{listener} ({place}) asks for a `Tx<{wants}>`, and this outbox is in `{has}`; ask for a \
+         `Tx<{has}>`, or let it serve another outbox with `outbox = \"..\"`"
+    )]
+    OtherDatabase {
+        /// The listener.
+        listener: String,
+        /// Where it is.
+        place: Place,
+        /// The database it asks for.
+        wants: &'static str,
+        /// The outbox's database.
+        has: &'static str,
+    },
+
     /// An event that nobody listens to.
     #[error(
         "nobody listens to `{event}` ({place}); add a listener, or `#[outbox(no_listener)]` to the \

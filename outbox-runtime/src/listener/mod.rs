@@ -5,6 +5,7 @@ pub(crate) mod delivery;
 pub(crate) mod entry;
 pub(crate) mod extract;
 mod fault;
+pub(crate) mod in_tx;
 pub(crate) mod outcome;
 mod registry;
 mod route;
@@ -14,6 +15,7 @@ pub use delivery::Delivery;
 pub use entry::{ListenerOptions, Place, Timeout};
 pub use extract::{Meta, State};
 pub use fault::{RegistryError, RegistryFault};
+pub use in_tx::{ListenerTx, TxDatabase};
 pub use outcome::{
     IntoListenerError, IntoOutcome, ListenerError, ListenerErrorKind, Outcome, Result,
 };

@@ -62,6 +62,8 @@ pub enum ListenerErrorKind {
     Decode,
     /// A `State<T>` that the listener asks for was never given.
     MissingState,
+    /// The listener asks for a transaction, and was called without one of its database.
+    MissingTransaction,
 }
 
 impl ListenerError {

@@ -3,12 +3,14 @@ use std::sync::Arc;
 
 use super::entry::{EventTypeEntry, ListenerEntry};
 use super::extract::States;
+use super::in_tx::ListenerTx;
+use super::outcome::BoxFuture;
 use super::{
-    Delivery, IntoOutcome, Listener, ListenerOptions, Listeners, Place, RegistryError,
+    Delivery, IntoOutcome, Listener, ListenerOptions, Listeners, Outcome, Place, RegistryError,
     RegistryFault, Result,
 };
 use crate::event::kind::{EventInfo, SingleAggregate};
-use crate::event::{EventName, Global, IntoAggregateName};
+use crate::event::{AggregateName, EventName, Global, IntoAggregateName};
 
 /// The listeners of one outbox, while they are being gathered.
 ///
@@ -137,16 +139,67 @@ impl ListenerRegistry {
         F: Fn(Delivery) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoOutcome> + Send + 'static,
     {
-        let location = Location::caller();
-        let place = Place { file: location.file(), line: location.line() };
-        let mut usable = |reason| self.faults.push(RegistryFault::BadName { place, reason });
-        let aggregate = aggregate.into_aggregate_name().map_err(&mut usable);
-        let event = EventName::new(event.into()).map_err(&mut usable);
-        if let (Ok(aggregate), Ok(event)) = (aggregate, event) {
+        let place = here(Location::caller());
+        if let Some((aggregate, event)) = self.names(place, aggregate, event) {
             let listener = Listener::from_closure(place, &aggregate, &event, options, listener);
             self.listeners.push(listener);
         }
         self
+    }
+
+    /// Adds a listener that works in the transaction that acknowledges its event: what it writes there
+    /// and the event's end are committed together, or not at all.
+    ///
+    /// ```
+    /// # use outbox_runtime::listener::{Delivery, ListenerOptions, ListenerRegistry, Outcome};
+    /// # use outbox_runtime::{store::Backend, write::Tx};
+    /// # fn example<DB: Backend>() {
+    /// let registry = ListenerRegistry::new().register_in_tx(
+    ///     ListenerOptions::DEFAULT,
+    ///     "Order",
+    ///     "Paid",
+    ///     |delivery: Delivery, tx: &mut Tx<DB>| {
+    ///         Box::pin(async move {
+    ///             // Statements run on `&mut **tx`, and events are written with `tx.write(..)`.
+    ///             Ok(Outcome::Done)
+    ///         })
+    ///     },
+    /// );
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn register_in_tx<T, F>(
+        mut self,
+        options: ListenerOptions,
+        aggregate: impl IntoAggregateName,
+        event: impl Into<String>,
+        listener: F,
+    ) -> Self
+    where
+        T: ListenerTx,
+        F: for<'a> Fn(Delivery, &'a mut T) -> BoxFuture<'a, Result<Outcome>>,
+        F: Send + Sync + 'static,
+    {
+        let place = here(Location::caller());
+        if let Some((aggregate, event)) = self.names(place, aggregate, event) {
+            let listener =
+                Listener::from_closure_in_tx(place, &aggregate, &event, options, listener);
+            self.listeners.push(listener);
+        }
+        self
+    }
+
+    /// The names, or their faults noted.
+    fn names(
+        &mut self,
+        place: Place,
+        aggregate: impl IntoAggregateName,
+        event: impl Into<String>,
+    ) -> Option<(AggregateName, EventName)> {
+        let mut usable = |reason| self.faults.push(RegistryFault::BadName { place, reason });
+        let aggregate = aggregate.into_aggregate_name().map_err(&mut usable);
+        let event = EventName::new(event.into()).map_err(&mut usable);
+        aggregate.ok().zip(event.ok())
     }
 
     /// Gives the state that listeners ask for with `State<T>`. A second value of the same type
@@ -195,6 +248,10 @@ impl ListenerRegistry {
         listeners.give(&Arc::new(self.states));
         Ok(listeners)
     }
+}
+
+fn here(location: &'static Location<'static>) -> Place {
+    Place { file: location.file(), line: location.line() }
 }
 
 /// The variants that no listener in the whole program hears, whichever outbox it serves.

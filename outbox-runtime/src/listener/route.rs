@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::extract::States;
-use super::{Listener, RegistryFault};
+use super::{Listener, RegistryFault, TxDatabase};
 
 /// The listeners of one outbox, checked.
 #[derive(Debug)]
@@ -39,6 +39,22 @@ impl Listeners {
     /// The listener of a number.
     pub(crate) fn get(&self, position: usize) -> Option<&Listener> {
         self.listeners.get(position)
+    }
+
+    /// The listeners that ask for a transaction of another database than this one.
+    pub(crate) fn of_other_databases(
+        &self,
+        database: TxDatabase,
+    ) -> impl Iterator<Item = RegistryFault> {
+        self.listeners.iter().filter_map(move |listener| {
+            let wants = listener.tx_database().filter(|wants| *wants != database)?;
+            Some(RegistryFault::OtherDatabase {
+                listener: listener.name().to_owned(),
+                place: listener.place(),
+                wants: wants.name(),
+                has: database.name(),
+            })
+        })
     }
 
     /// Every listener.

@@ -1,9 +1,13 @@
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::Poller;
 use crate::event::EventEnvelope;
 use crate::hand::{Entry, Hand};
-use crate::store::Finished;
+use crate::run::within;
+use crate::store::{Backend, Claimed, Finished, Lease, Renewal};
 
 /// Takes the place of the dispatcher: receives what the poller has claimed, and finishes each event
 /// itself.
@@ -31,7 +35,7 @@ impl std::fmt::Debug for ClaimedEvent {
 }
 
 impl ClaimedEvent {
-    pub(super) fn new(hand: Arc<Hand>, entry: Entry) -> Self {
+    fn new(hand: Arc<Hand>, entry: Entry) -> Self {
         Self { hand, entry, finished: false }
     }
 
@@ -57,7 +61,7 @@ impl ClaimedEvent {
         self.finish(Finished::Dead { attempts, error: error.into() });
     }
 
-    pub(super) fn release(self) {
+    fn release(self) {
         self.finish(Finished::Released);
     }
 
@@ -72,5 +76,68 @@ impl Drop for ClaimedEvent {
         if !self.finished {
             self.hand.abandon(&self.entry);
         }
+    }
+}
+
+impl<DB: Backend> Poller<DB> {
+    /// Hands claimed rows to somebody else.
+    pub(super) async fn hand_over(
+        &self,
+        handler: &dyn PollerHandler,
+        rows: Vec<Claimed>,
+        anchor: Instant,
+    ) {
+        let mut going_on = true;
+        for row in self.tried(rows).await {
+            let attempts = row.attempts;
+            let Some(entry) = self.hand.lend(row, anchor) else { continue };
+            let claimed = ClaimedEvent::new(Arc::clone(&self.hand), entry);
+            if going_on {
+                let handle = AssertUnwindSafe(|| handler.handle(claimed, attempts));
+                going_on = catch_unwind(handle).unwrap_or_else(|_| {
+                    tracing::error!("a poller handler panicked");
+                    false
+                });
+            } else {
+                claimed.release();
+            }
+        }
+    }
+
+    /// Writes down which of the rows whose owner was lost are begun now; gives back the others.
+    async fn tried(&self, rows: Vec<Claimed>) -> Vec<Claimed> {
+        if !rows.iter().any(Claimed::is_suspect) {
+            return rows;
+        }
+        let chosen = self.hand.may_be_tried(&rows);
+        let begun: Vec<Renewal> = rows
+            .iter()
+            .filter(|row| chosen.contains(&row.sequence))
+            .map(|row| Renewal {
+                sequence: row.sequence,
+                token: row.token,
+                takeovers: row.takeovers.saturating_add(1),
+            })
+            .collect();
+        let lease = Lease { owner: &self.owner, length: self.hand.lease() };
+        let renewal = self.store.renew(lease, &begun);
+        let written: HashSet<i64> = match within(self.patience, "renewing leases", renewal).await {
+            Ok(written) => written.into_iter().collect(),
+            Err(error) => {
+                tracing::debug!(%error, "events whose owner was lost are given back");
+                HashSet::new()
+            }
+        };
+        let mut kept = Vec::new();
+        for mut row in rows {
+            if written.contains(&row.sequence) {
+                row.takeovers = row.takeovers.saturating_add(1);
+            } else if row.is_suspect() {
+                self.hand.settle(row.sequence, row.token, Finished::Released);
+                continue;
+            }
+            kept.push(row);
+        }
+        kept
     }
 }

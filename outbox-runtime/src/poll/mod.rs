@@ -19,7 +19,6 @@ pub(crate) use renew::Renewer;
 pub(crate) use service::PollLoop;
 pub(crate) use wake::Wake;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -77,7 +76,8 @@ pub(crate) struct Polled {
     next_probe: Option<Duration>,
 }
 
-/// After so many owners in a row were lost with an event, it is taken to be the reason.
+/// After so many owners in a row were lost with an event, it is taken to be the reason. Only those
+/// count that had begun it: see [`Hand`].
 const MAX_TAKEOVERS: u32 = 5;
 
 impl<DB: Backend> Poller<DB> {
@@ -132,7 +132,7 @@ impl<DB: Backend> Poller<DB> {
             let bytes: usize = claims.rows.iter().map(|row| row.envelope.payload().len()).sum();
             rounds.average = bytes / claims.rows.len();
         }
-        polled.rows += self.take_in(claims, anchor);
+        polled.rows += self.take_in(claims, anchor).await;
         Ok(polled)
     }
 
@@ -157,7 +157,7 @@ impl<DB: Backend> Poller<DB> {
             if let Some(row) = claims.rows.first() {
                 self.hand.begin_probe(group, row.sequence);
             }
-            let rows = self.take_in(claims, anchor);
+            let rows = self.take_in(claims, anchor).await;
             if rows > 0 {
                 return Ok(rows);
             }
@@ -211,7 +211,7 @@ impl<DB: Backend> Poller<DB> {
         within(self.patience, "claiming events", self.store.claim(request)).await
     }
 
-    fn take_in(&self, claims: Claims, anchor: Instant) -> usize {
+    async fn take_in(&self, claims: Claims, anchor: Instant) -> usize {
         for (sequence, token) in claims.excess {
             self.hand.settle(sequence, token, Finished::Released);
         }
@@ -221,9 +221,9 @@ impl<DB: Backend> Poller<DB> {
             self.hand.settle(row.sequence, row.token, dead);
         }
         let (lost, rows): (Vec<Claimed>, Vec<Claimed>) =
-            claims.rows.into_iter().partition(|row| row.takeovers >= MAX_TAKEOVERS);
+            claims.rows.into_iter().partition(|row| owners_lost(row) >= MAX_TAKEOVERS);
         for row in lost {
-            let error = format!("owner lost {} times", row.takeovers);
+            let error = format!("owner lost {} times", owners_lost(&row));
             tracing::error!(event_id = %row.envelope.event_id(), error, "an event is dead");
             let dead = Finished::Dead { attempts: row.attempts, error };
             self.hand.settle(row.sequence, row.token, dead);
@@ -232,33 +232,25 @@ impl<DB: Backend> Poller<DB> {
         if count > 0 {
             self.metrics.enqueued(Way::Cold, count);
         }
-        let rows = rows.into_iter().map(|row| {
-            let event = &row.envelope;
-            let group = self.interest.group_of(event.aggregate_type(), event.event_type());
-            (row, group)
-        });
         match &self.handler {
-            None => self.hand.admit(rows.collect(), anchor),
-            Some(handler) => {
-                let mut going_on = true;
-                for (row, _) in rows {
-                    let attempts = row.attempts;
-                    let Some(entry) = self.hand.lend(row, anchor) else { continue };
-                    let claimed = ClaimedEvent::new(Arc::clone(&self.hand), entry);
-                    if going_on {
-                        let handle = AssertUnwindSafe(|| handler.handle(claimed, attempts));
-                        going_on = catch_unwind(handle).unwrap_or_else(|_| {
-                            tracing::error!("a poller handler panicked");
-                            false
-                        });
-                    } else {
-                        claimed.release();
-                    }
-                }
+            None => {
+                let rows = rows.into_iter().map(|row| {
+                    let event = &row.envelope;
+                    let group = self.interest.group_of(event.aggregate_type(), event.event_type());
+                    (row, group)
+                });
+                self.hand.admit(rows.collect(), anchor);
             }
+            Some(handler) => self.hand_over(&**handler, rows, anchor).await,
         }
         count
     }
+}
+
+/// How many owners in a row were lost with an event that they had begun, as far as that is known: the
+/// first of them did not write it down.
+fn owners_lost(row: &Claimed) -> u32 {
+    if row.taken_over { row.takeovers.saturating_add(1) } else { 0 }
 }
 
 /// Whether a listener is open that was not.

@@ -30,7 +30,7 @@ impl<DB: Backend> Service for Renewer<DB> {
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
             () = tokio::time::sleep_until(self.next.into()) => {}
-            () = self.hand.short_lease() => {}
+            () = self.hand.renewal_wanted() => {}
         }
         let renewed = self.renew().await;
         // A sixth, so that none waits longer than half of its lease.

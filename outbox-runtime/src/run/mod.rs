@@ -1,12 +1,13 @@
 //! Starting it, running it, stopping it.
 //!
 //! # Layout
-//! [`Builder`] gathers what is wanted, `start` checks it and puts the parts together, [`Outbox`] is
-//! the handle. `relay` is what runs: the loops and how they are stopped. `hot` is the straight way
+//! [`Builder`] gathers what is wanted, `start` checks it, `assemble` puts the parts together, [`Outbox`]
+//! is the handle. `relay` is what runs: the loops and how they are stopped. `hot` is the straight way
 //! from a commit to a worker. Every loop is a `service`. `config` has the numbers with their defaults, `lint`
 //! warns of set-ups that will hurt, `pool` makes the relay's own connections, `sample` and `notify`
 //! are small loops.
 
+mod assemble;
 mod builder;
 mod config;
 mod env;

@@ -107,7 +107,6 @@ struct Catch {
 
 struct Caught {
     due_at: i64,
-    taken_over: bool,
     row: Result<Claimed, Undecodable>,
 }
 
@@ -122,12 +121,11 @@ impl Caught {
 }
 
 impl Catch {
-    fn add<DB: Backend>(&mut self, row: &DB::Row) {
-        let caught = Caught {
-            due_at: due_at::<DB>(row),
-            taken_over: was_locked::<DB>(row),
-            row: row::read::<DB>(row),
-        };
+    fn add<DB: Backend>(&mut self, row: &DB::Row, owner: &str) {
+        let mut caught = Caught { due_at: due_at::<DB>(row), row: row::read::<DB>(row) };
+        if let Ok(claimed) = &mut caught.row {
+            claimed.taken_over = last_owner::<DB>(row).is_some_and(|last| last != owner);
+        }
         let size = caught.row.as_ref().map_or(0, |row| row.envelope.payload().len());
         // Once one did not fit, none that follows is taken, so that none is passed over.
         let fits = self.used + size <= self.bytes && self.excess.is_empty();
@@ -245,7 +243,8 @@ impl<DB: Backend> Store<DB> {
         bytes: usize,
     ) -> sqlx::Result<Catch> {
         let args = self.claim_args(quota, request);
-        lending!(self, connection => catch::<DB>(connection, sql, args, bytes).await)
+        let owner = request.lease.owner;
+        lending!(self, connection => catch::<DB>(connection, sql, args, bytes, owner).await)
     }
 
     async fn lock_then_claim(
@@ -271,7 +270,7 @@ impl<DB: Backend> Store<DB> {
         lease: Lease<'_>,
     ) -> sqlx::Result<Catch> {
         let mut work = connection.begin_with(self.sql.begin_work.clone()).await?;
-        let mut catch = catch::<DB>(&mut work, sql, args, bytes).await?;
+        let mut catch = catch::<DB>(&mut work, sql, args, bytes, lease.owner).await?;
         if let (false, Some(update)) = (catch.rows.is_empty(), &self.sql.claim_update) {
             let batch = Batch::new(catch.rows.iter().map(|caught| {
                 let (sequence, token) = caught.key();
@@ -280,7 +279,6 @@ impl<DB: Backend> Store<DB> {
                     Cell::Int(Some(token)),
                     Cell::Text(Some(lease.owner.to_owned())),
                     Cell::Int(Some(span(lease.length))),
-                    Cell::Int(Some(i64::from(caught.taken_over))),
                 ]
             }));
             DB::execute(&mut work, update.clone(), batch.into_args(DB::DIALECT.arrays)).await?;
@@ -289,10 +287,7 @@ impl<DB: Backend> Store<DB> {
         // The rows were read before they were claimed.
         for caught in &mut catch.rows {
             match &mut caught.row {
-                Ok(row) => {
-                    row.token += 1;
-                    row.takeovers += u32::from(caught.taken_over);
-                }
+                Ok(row) => row.token += 1,
                 Err(row) => row.token += 1,
             }
         }
@@ -305,9 +300,10 @@ async fn catch<DB: Backend>(
     sql: &SqlStr,
     args: Vec<Arg>,
     bytes: usize,
+    owner: &str,
 ) -> sqlx::Result<Catch> {
     let mut catch = Catch { bytes, used: 0, rows: Vec::new(), excess: Vec::new() };
-    DB::fetch_each(connection, sql.clone(), args, &mut |row| catch.add::<DB>(row)).await?;
+    DB::fetch_each(connection, sql.clone(), args, &mut |row| catch.add::<DB>(row, owner)).await?;
     Ok(catch)
 }
 
@@ -327,7 +323,7 @@ fn due_at<DB: Backend>(row: &DB::Row) -> i64 {
     DB::int(row, row::WIDTH).ok().flatten().unwrap_or_default()
 }
 
-/// The column after that, where rows are locked first.
-fn was_locked<DB: Backend>(row: &DB::Row) -> bool {
-    matches!(DB::int(row, row::WIDTH + 1), Ok(Some(1)))
+/// The column after that: who had it last, and did not say what became of it.
+fn last_owner<DB: Backend>(row: &DB::Row) -> Option<String> {
+    DB::text(row, row::WIDTH + 1).ok().flatten()
 }

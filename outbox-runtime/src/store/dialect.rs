@@ -37,6 +37,9 @@ pub struct Dialect {
     pub(super) session: Option<&'static str>,
     /// Begins a transaction of the user's.
     pub(super) begin: &'static str,
+    /// Begins one in which a listener works; it ends with the mark of its event, so it must not see an
+    /// old state of that row.
+    pub(super) begin_acknowledging: &'static str,
     /// Begins one of ours.
     pub(super) begin_work: &'static str,
     /// Fails if the transaction that was begun is no longer there. PostgreSQL needs none: there every

@@ -45,6 +45,8 @@ pub enum Finished {
     },
     /// Not tried; due at once.
     Released,
+    /// Begun, and cut short in good order; due at once.
+    Cancelled,
 }
 
 /// What happens to a row that is done.
@@ -99,6 +101,24 @@ impl<DB: Backend> Store<DB> {
         Ok(stale)
     }
 
+    /// Records one result in a transaction that is not ours to end. `false` if the row has moved on.
+    pub(crate) async fn finish_in(
+        &self,
+        connection: &mut DB::Connection,
+        owner: &str,
+        finish: &Finish,
+        completion: Completion,
+    ) -> Result<bool, Error> {
+        let (sql, args) = match (completion, &finish.result) {
+            (Completion::Delete, Finished::Done) => {
+                (&self.sql.delete_done, deletions(&[finish], owner, DB::DIALECT.arrays))
+            }
+            _ => (&self.sql.finish, updates(&[finish], owner, DB::DIALECT.arrays)),
+        };
+        let done = DB::execute(connection, sql.clone(), args).await;
+        Ok(done.map_err(Error::database(DOING))?.rows == 1)
+    }
+
     /// Looks again at a batch of which not every result applied: under its own token and unlocked,
     /// a row bears our own mark; anything else has moved on.
     async fn stale(&self, results: &[&Finish], absent: Absent) -> Result<Vec<i64>, Error> {
@@ -143,6 +163,7 @@ pub(super) fn updates(results: &[&Finish], owner: &str, arrays: bool) -> Vec<Arg
             }
             Finished::Deferred { delay } => (4, None, *delay, None),
             Finished::Released => (5, None, Duration::ZERO, None),
+            Finished::Cancelled => (6, None, Duration::ZERO, None),
         };
         [
             Cell::Int(Some(finish.sequence)),

@@ -5,7 +5,7 @@
 //! on outside of any transaction, so that a later INSERT would persist alone. On those two a savepoint
 //! is set with the BEGIN and must still be there at the end.
 
-use sqlx::{SqlSafeStr, Transaction};
+use sqlx::{SqlSafeStr, SqlStr, Transaction};
 use sqlx_core::transaction::TransactionManager;
 use tokio::runtime::Handle;
 
@@ -13,26 +13,51 @@ use super::gate::Pass;
 use super::{Backend, Store};
 use crate::Error;
 
+/// What a transaction is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The application's own writes.
+    Write,
+    /// A listener's, and the end of its event.
+    Acknowledge,
+}
+
 impl<DB: Backend> Store<DB> {
     /// Begins a transaction of the user's.
-    pub(crate) async fn begin_tx(&self) -> Result<(Pass, Transaction<'static, DB>), Error> {
+    pub(crate) async fn begin_tx(
+        &self,
+        purpose: Purpose,
+    ) -> Result<(Pass, Transaction<'static, DB>), Error> {
         let pass = self.gate.pass().await;
         let begun = if DB::DIALECT.fragile_prepare {
             let store = self.clone();
             // In a task of its own, so that it comes to its end even if the caller gives up.
-            let task = Handle::current().spawn(async move { store.begin_prepared().await });
+            let task = Handle::current().spawn(async move { store.begin_prepared(purpose).await });
             task.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
         } else {
-            self.pool.begin_with(self.sql.begin.clone()).await
+            self.begin_for(purpose).await
         };
         Ok((pass, begun.map_err(Error::database("beginning a transaction"))?))
     }
 
+    async fn begin_for(&self, purpose: Purpose) -> sqlx::Result<Transaction<'static, DB>> {
+        let begin = match purpose {
+            Purpose::Write => &self.sql.begin,
+            Purpose::Acknowledge => &self.sql.begin_acknowledging,
+        };
+        self.pool.begin_with(begin.clone()).await
+    }
+
     /// With the statements of `flush` and `commit` prepared, so that those can be cut short.
-    async fn begin_prepared(&self) -> sqlx::Result<Transaction<'static, DB>> {
-        let mut tx = self.pool.begin_with(self.sql.begin.clone()).await?;
-        for statement in [&self.sql.insert, &self.sql.inserted, &self.sql.existing] {
-            DB::prepare(&mut tx, statement.clone()).await?;
+    async fn begin_prepared(&self, purpose: Purpose) -> sqlx::Result<Transaction<'static, DB>> {
+        let mut tx = self.begin_for(purpose).await?;
+        let writes = [&self.sql.insert, &self.sql.inserted, &self.sql.existing];
+        let marks: &[&SqlStr] = match purpose {
+            Purpose::Write => &[],
+            Purpose::Acknowledge => &[&self.sql.finish, &self.sql.delete_done],
+        };
+        for statement in writes.iter().chain(marks) {
+            DB::prepare(&mut tx, SqlStr::clone(statement)).await?;
         }
         Ok(tx)
     }
@@ -67,8 +92,8 @@ impl<DB: Backend> Store<DB> {
 
     /// Rolls back, whatever is left of the transaction, so that its connection can be used again.
     /// sqlx counts how deep it is in transactions; where SQLite has ended them all, each ROLLBACK
-    /// would fail and the count would stay.
-    pub(crate) async fn clean(&self, tx: &mut Transaction<'static, DB>) {
+    /// would fail and the count would stay. `false` if the connection is of no more use.
+    pub(crate) async fn clean(&self, tx: &mut Transaction<'static, DB>) -> bool {
         let depth =
             |tx: &Transaction<'static, DB>| DB::TransactionManager::get_transaction_depth(tx);
         while let left @ 1.. = depth(tx) {
@@ -83,9 +108,10 @@ impl<DB: Backend> Store<DB> {
                 super::statements::savepoint_of_sqlx(left - 1)
             };
             if DB::run(tx, undoable).await.is_err() {
-                break;
+                return false;
             }
         }
+        true
     }
 }
 

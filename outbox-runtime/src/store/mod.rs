@@ -44,6 +44,7 @@ pub use dead::{DeadEvent, DeadFilter};
 pub use finish::{Completion, Finish, Finished};
 pub use insert::{Inserted, NewRow, Seated};
 pub use look::Look;
+pub use renew::Renewal;
 pub use row::{Claimed, Undecodable};
 pub use schema::{SchemaError, migrate, migration_sql};
 pub use stats::Stats;
@@ -60,6 +61,7 @@ use contention::retrying;
 use gate::Gate;
 pub(crate) use gate::Pass;
 use lend::{Kept, lending};
+pub(crate) use lost::Purpose;
 use statements::Statements;
 
 /// One outbox's table on one database.
@@ -100,6 +102,11 @@ impl<DB: Backend> Store<DB> {
     /// The pool.
     pub fn pool(&self) -> &Pool<DB> {
         &self.pool
+    }
+
+    /// Whether a transaction that writes keeps everybody else from writing.
+    pub(crate) fn has_one_writer(&self) -> bool {
+        !DB::DIALECT.remote
     }
 
     /// Runs a statement that changes something, and tries again while others are in the way.

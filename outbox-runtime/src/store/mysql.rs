@@ -43,6 +43,8 @@ pub(super) const DIALECT: Dialect = Dialect {
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION innodb_lock_wait_timeout = 10",
     ),
     begin: "START TRANSACTION; SAVEPOINT outbox_tx",
+    begin_acknowledging: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
+        SAVEPOINT outbox_tx",
     begin_work: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION",
     guard: Some("RELEASE SAVEPOINT outbox_tx"),
     probe: &["RELEASE SAVEPOINT outbox_tx", "SAVEPOINT outbox_tx"],
@@ -71,7 +73,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     existing_lock: " LOCK IN SHARE MODE",
     claim: Locking::LockThenUpdate {
         lock: "\
-            SELECT {columns}, {micros:available_at}, {int:row.locked_by IS NOT NULL} \
+            SELECT {columns}, {micros:available_at}, row.locked_by \
             FROM {table} AS row FORCE INDEX ({index:claim}) \
             WHERE status = {status} AND available_at <= {now} \
                 AND available_at >= {time:$1} AND ($2 = 0 OR created_at <= {earlier:$3}) {pairs} \
@@ -80,10 +82,9 @@ pub(super) const DIALECT: Dialect = Dialect {
             UPDATE JSON_TABLE($1, '$[*]' COLUMNS ( \
                 sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]', \
                 owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[2]', \
-                lease BIGINT PATH '$[3]', lost INT PATH '$[4]')) AS ours \
+                lease BIGINT PATH '$[3]')) AS ours \
             STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) ON row.sequence = ours.sequence \
-            SET row.takeovers = row.takeovers + ours.lost, \
-                row.available_at = {later:ours.lease}, row.locked_by = ours.owner, \
+            SET row.available_at = {later:ours.lease}, row.locked_by = ours.owner, \
                 row.locked_at = {now}, row.claim_token = row.claim_token + 1 \
             WHERE row.status IN (0, 2) AND row.claim_token = ours.token",
     },
@@ -98,9 +99,9 @@ pub(super) const DIALECT: Dialect = Dialect {
                 AND row.status IN (0, 2) FOR UPDATE SKIP LOCKED",
         update: "\
             UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
-                lease BIGINT PATH '$[1]')) AS ours \
+                lease BIGINT PATH '$[1]', takeovers INT PATH '$[2]')) AS ours \
             STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) ON row.sequence = ours.sequence \
-            SET row.available_at = {later:ours.lease}",
+            SET row.available_at = {later:ours.lease}, row.takeovers = ours.takeovers",
     },
     finish: "\
         UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
@@ -115,8 +116,8 @@ pub(super) const DIALECT: Dialect = Dialect {
             row.last_error = COALESCE(outcome.error, row.last_error), \
             row.takeovers = CASE WHEN outcome.mark = 5 THEN row.takeovers ELSE 0 END, \
             row.locked_by = NULL, row.locked_at = NULL, \
-            row.status = CASE outcome.mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 5 THEN row.status \
-                ELSE 2 END \
+            row.status = CASE outcome.mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 4 THEN 2 \
+                ELSE row.status END \
         WHERE row.claim_token = outcome.token AND row.locked_by = $2 AND row.status IN (0, 2)",
     delete_done: "\
         DELETE row FROM JSON_TABLE($1, '$[*]' COLUMNS ( \

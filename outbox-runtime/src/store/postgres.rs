@@ -58,6 +58,7 @@ pub(super) const DIALECT: Dialect = Dialect {
 
     session: None,
     begin: "BEGIN",
+    begin_acknowledging: "BEGIN ISOLATION LEVEL READ COMMITTED",
     begin_work: "BEGIN ISOLATION LEVEL READ COMMITTED",
     guard: None,
     probe: &["SELECT 1"],
@@ -81,28 +82,28 @@ pub(super) const DIALECT: Dialect = Dialect {
     existing_lock: "",
     claim: Locking::AtOnce(
         "WITH due AS MATERIALIZED ( \
-            SELECT sequence, available_at FROM {table} \
+            SELECT sequence, available_at, locked_by FROM {table} \
             WHERE status IN (0, 2) AND status = {status} AND available_at <= {now} \
                 AND available_at >= {time:$1} AND ($2::bigint = 0 OR created_at <= {earlier:$3}) {pairs} \
             ORDER BY available_at, sequence LIMIT $4 FOR UPDATE SKIP LOCKED) \
         UPDATE {table} AS row SET available_at = {later:$5}, locked_by = $6, locked_at = {now}, \
-            claim_token = claim_token + 1, \
-            takeovers = takeovers + CASE WHEN locked_by IS NULL THEN 0 ELSE 1 END \
+            claim_token = claim_token + 1 \
         FROM due WHERE row.sequence = due.sequence \
-        RETURNING {columns}, {micros:due.available_at}",
+        RETURNING {columns}, {micros:due.available_at}, due.locked_by::text",
     ),
     renew: Locking::AtOnce(
         "WITH held AS MATERIALIZED ( \
-            SELECT row.sequence FROM {table} AS row \
-            JOIN unnest($1::bigint[], $2::bigint[]) AS ours(sequence, token) \
+            SELECT row.sequence, ours.takeovers FROM {table} AS row \
+            JOIN unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS ours(sequence, token, takeovers) \
                 ON row.sequence = ours.sequence AND row.claim_token = ours.token \
-            WHERE row.locked_by = $3 AND row.status IN (0, 2) FOR UPDATE OF row SKIP LOCKED) \
-        UPDATE {table} AS row SET available_at = {later:$4} \
+            WHERE row.locked_by = $4 AND row.status IN (0, 2) FOR UPDATE OF row SKIP LOCKED) \
+        UPDATE {table} AS row SET available_at = {later:$5}, takeovers = held.takeovers \
         FROM held WHERE row.sequence = held.sequence RETURNING row.sequence",
     ),
     finish: "\
         UPDATE {table} AS row SET \
-            status = CASE mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 5 THEN row.status ELSE 2 END, \
+            status = CASE mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 4 THEN 2 \
+                ELSE row.status END, \
             attempts = COALESCE(outcome.attempts, row.attempts), \
             available_at = CASE WHEN mark IN (1, 3) THEN row.available_at ELSE {later:wait} END, \
             done_at = CASE WHEN mark IN (1, 3) THEN {now} ELSE row.done_at END, \

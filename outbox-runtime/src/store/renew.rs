@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use sqlx::Connection;
 
 use super::batch::{Arg, Batch, Cell};
@@ -6,13 +8,25 @@ use super::row::{sequences, span};
 use super::{Backend, Lease, Store, lending, retrying};
 use crate::Error;
 
+/// A row whose lease is to be extended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Renewal {
+    /// The row.
+    pub sequence: i64,
+    /// The token under which it was claimed.
+    pub token: i64,
+    /// How often it was begun after its owner was lost. One more than before says that it is about to
+    /// be begun again; whoever finds it abandoned then knows more than that it was in somebody's queue.
+    pub takeovers: u32,
+}
+
 impl<DB: Backend> Store<DB> {
     /// Extends the lease of rows that are queued or running here. Gives those that were extended;
     /// a row that is missing was lost, or is being marked at this very moment.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn renew(&self, lease: Lease<'_>, held: &[(i64, i64)]) -> Result<Vec<i64>, Error> {
+    pub async fn renew(&self, lease: Lease<'_>, held: &[Renewal]) -> Result<Vec<i64>, Error> {
         if held.is_empty() {
             return Ok(Vec::new());
         }
@@ -27,16 +41,12 @@ impl<DB: Backend> Store<DB> {
         }
     }
 
-    async fn renew_at_once(&self, lease: Lease<'_>, held: &[(i64, i64)]) -> sqlx::Result<Vec<i64>> {
+    async fn renew_at_once(&self, lease: Lease<'_>, held: &[Renewal]) -> sqlx::Result<Vec<i64>> {
         let rows = self.rows_once(self.sql.renew.clone(), self.renewal(lease, held)).await?;
         Ok(sequences::<DB>(&rows))
     }
 
-    async fn lock_then_renew(
-        &self,
-        lease: Lease<'_>,
-        held: &[(i64, i64)],
-    ) -> sqlx::Result<Vec<i64>> {
+    async fn lock_then_renew(&self, lease: Lease<'_>, held: &[Renewal]) -> sqlx::Result<Vec<i64>> {
         lending!(self, connection => self.lock_then_renew_on(connection, lease, held).await)
     }
 
@@ -44,7 +54,7 @@ impl<DB: Backend> Store<DB> {
         &self,
         connection: &mut DB::Connection,
         lease: Lease<'_>,
-        held: &[(i64, i64)],
+        held: &[Renewal],
     ) -> sqlx::Result<Vec<i64>> {
         let mut work = connection.begin_with(self.sql.begin_work.clone()).await?;
         let args = self.renewal(lease, held);
@@ -52,7 +62,12 @@ impl<DB: Backend> Store<DB> {
         let renewed = sequences::<DB>(&rows);
         if let (false, Some(update)) = (renewed.is_empty(), &self.sql.renew_update) {
             let length = span(lease.length);
-            let rows = renewed.iter().map(|row| [Cell::Int(Some(*row)), Cell::Int(Some(length))]);
+            let locked: HashSet<i64> = renewed.iter().copied().collect();
+            let ours = held.iter().filter(|row| locked.contains(&row.sequence));
+            let rows = ours.map(|row| {
+                let takeovers = i64::from(row.takeovers);
+                [row.sequence, length, takeovers].map(|number| Cell::Int(Some(number)))
+            });
             let args = Batch::new(rows).into_args(DB::DIALECT.arrays);
             DB::execute(&mut work, update.clone(), args).await?;
         }
@@ -60,18 +75,19 @@ impl<DB: Backend> Store<DB> {
         Ok(renewed)
     }
 
-    pub(super) fn renewal(&self, lease: Lease<'_>, held: &[(i64, i64)]) -> Vec<Arg> {
+    pub(super) fn renewal(&self, lease: Lease<'_>, held: &[Renewal]) -> Vec<Arg> {
         let length = span(lease.length);
+        let int = |number: i64| Cell::Int(Some(number));
         if DB::DIALECT.arrays {
             let rows =
-                held.iter().map(|(row, token)| [Cell::Int(Some(*row)), Cell::Int(Some(*token))]);
+                held.iter().map(|row| [row.sequence, row.token, row.takeovers.into()].map(int));
             let mut args = Batch::new(rows).into_args(true);
             args.extend([lease.owner.into(), length.into()]);
             return args;
         }
-        let rows = held.iter().map(|(row, token)| {
+        let rows = held.iter().map(|row| {
             let owner = Cell::Text(Some(lease.owner.to_owned()));
-            [Cell::Int(Some(*row)), Cell::Int(Some(*token)), owner, Cell::Int(Some(length))]
+            [int(row.sequence), int(row.token), owner, int(length), int(row.takeovers.into())]
         });
         Batch::new(rows).into_args(false)
     }

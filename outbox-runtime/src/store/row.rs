@@ -14,12 +14,21 @@ pub struct Claimed {
     pub token: i64,
     /// How many attempts have failed.
     pub attempts: u32,
-    /// How many owners in a row were lost with it.
+    /// Whether its last owner was lost with it: its lease ended without a result.
+    pub taken_over: bool,
+    /// How often it was begun after that, its owner lost each time, with no result in between.
     pub takeovers: u32,
     /// NEW or RETRY.
     pub status: Status,
     /// The event.
     pub envelope: EventEnvelope,
+}
+
+impl Claimed {
+    /// Whether it may be the reason why its last owner was lost.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.taken_over || self.takeovers > 0
+    }
 }
 
 /// A row that this node has claimed and cannot read.
@@ -78,7 +87,7 @@ pub(super) fn read<DB: Backend>(row: &DB::Row) -> Result<Claimed, Undecodable> {
         headers,
         payload,
     });
-    Ok(Claimed { sequence, token, attempts, takeovers, status, envelope })
+    Ok(Claimed { sequence, token, attempts, taken_over: false, takeovers, status, envelope })
 }
 
 /// The first column of each row.

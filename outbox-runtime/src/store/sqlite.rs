@@ -34,6 +34,7 @@ pub(super) const DIALECT: Dialect = Dialect {
 
     session: None,
     begin: "BEGIN IMMEDIATE; SAVEPOINT outbox_tx",
+    begin_acknowledging: "BEGIN IMMEDIATE; SAVEPOINT outbox_tx",
     begin_work: "BEGIN IMMEDIATE",
     guard: Some("RELEASE SAVEPOINT outbox_tx"),
     probe: &["RELEASE SAVEPOINT outbox_tx", "SAVEPOINT outbox_tx"],
@@ -54,29 +55,29 @@ pub(super) const DIALECT: Dialect = Dialect {
     existing_lock: "",
     claim: Locking::LockThenUpdate {
         lock: "\
-            SELECT {columns}, available_at, row.locked_by IS NOT NULL FROM {table} AS row \
+            SELECT {columns}, available_at, row.locked_by FROM {table} AS row \
             WHERE status IN (0, 2) AND status = {status} AND available_at <= {now} \
                 AND available_at >= $1 AND ($2 = 0 OR created_at <= {earlier:$3}) {pairs} \
             ORDER BY available_at, sequence LIMIT $4",
         update: "\
             UPDATE {table} AS row SET available_at = {now} + ours.lease, locked_by = ours.owner, \
-                locked_at = {now}, claim_token = row.claim_token + 1, \
-                takeovers = row.takeovers + ours.lost \
+                locked_at = {now}, claim_token = row.claim_token + 1 \
             FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS owner, \
-                value ->> 3 AS lease, value ->> 4 AS lost FROM json_each($1)) AS ours \
+                value ->> 3 AS lease FROM json_each($1)) AS ours \
             WHERE row.sequence = ours.sequence AND row.claim_token = ours.token \
                 AND +row.status IN (0, 2)",
     },
     renew: Locking::AtOnce(
-        "UPDATE {table} AS row SET available_at = {now} + ours.lease \
+        "UPDATE {table} AS row SET available_at = {now} + ours.lease, takeovers = ours.takeovers \
         FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS owner, \
-            value ->> 3 AS lease FROM json_each($1)) AS ours \
+            value ->> 3 AS lease, value ->> 4 AS takeovers FROM json_each($1)) AS ours \
         WHERE row.sequence = ours.sequence AND row.claim_token = ours.token \
             AND row.locked_by = ours.owner AND +row.status IN (0, 2) RETURNING sequence",
     ),
     finish: "\
         UPDATE {table} AS row SET \
-            status = CASE mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 5 THEN row.status ELSE 2 END, \
+            status = CASE mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 4 THEN 2 \
+                ELSE row.status END, \
             attempts = COALESCE(outcome.attempts, row.attempts), \
             available_at = CASE WHEN mark IN (1, 3) THEN row.available_at ELSE {now} + wait END, \
             done_at = CASE WHEN mark IN (1, 3) THEN {now} ELSE row.done_at END, \

@@ -75,6 +75,7 @@ const LOOK: &str = "\
 #[derive(Debug)]
 pub(super) struct Statements {
     pub(super) begin: SqlStr,
+    pub(super) begin_acknowledging: SqlStr,
     pub(super) begin_work: SqlStr,
     pub(super) guard: Option<SqlStr>,
     pub(super) insert: SqlStr,
@@ -134,6 +135,7 @@ impl Statements {
         };
         Self {
             begin: dialect.begin.into_sql_str(),
+            begin_acknowledging: dialect.begin_acknowledging.into_sql_str(),
             begin_work: dialect.begin_work.into_sql_str(),
             guard: dialect.guard.map(SqlSafeStr::into_sql_str),
             insert: sql(dialect.insert),

@@ -4,8 +4,8 @@ use sqlx::SqlStr;
 
 use super::batch::Arg;
 use super::{
-    Backend, ClaimRequest, DeadFilter, Finish, Finished, Lease, Quota, Store, Subscription, finish,
-    row,
+    Backend, ClaimRequest, DeadFilter, Finish, Finished, Lease, Quota, Renewal, Store,
+    Subscription, finish, row,
 };
 use crate::Error;
 
@@ -94,10 +94,11 @@ impl<DB: Backend> Store<DB> {
     #[doc(hidden)]
     pub fn by_key(&self) -> Vec<(&'static str, SqlStr, Vec<Arg>)> {
         let lease = Lease { owner: "explain", length: Duration::from_secs(30) };
+        let renewal = Renewal { sequence: 7, token: 1, takeovers: 0 };
         let done = Finish { sequence: 7, token: 1, result: Finished::Done };
         let arrays = DB::DIALECT.arrays;
         let mut by_key = vec![
-            ("renew", self.sql.renew.clone(), self.renewal(lease, &[(7, 1)])),
+            ("renew", self.sql.renew.clone(), self.renewal(lease, &[renewal])),
             ("finish", self.sql.finish.clone(), finish::updates(&[&done], "explain", arrays)),
             (
                 "delete",
@@ -108,7 +109,7 @@ impl<DB: Backend> Store<DB> {
         let sequences = Arg::Ints(vec![Some(7)]);
         by_key.push(("states", self.sql.states.clone(), vec![sequences]));
         if let Some(update) = &self.sql.claim_update {
-            let batch = Arg::from("[[7, 1, \"explain\", 1, 0]]");
+            let batch = Arg::from("[[7, 1, \"explain\", 1]]");
             by_key.push(("claim update", update.clone(), vec![batch]));
         }
         by_key

@@ -3,8 +3,10 @@
 //! # Layout
 //! [`Writer`] begins transactions. [`Tx`] is one: it buffers events and inserts them as the last thing
 //! before the commit. [`Savepoint`] is a part of one that can be undone. [`WriterHook`] looks on.
-//! [`Seats`] is what the runtime offers: places for events that can be delivered at once.
+//! [`Seats`] is what the runtime offers: places for events that can be delivered at once. `acknowledge`
+//! ends a transaction in which a listener has worked, and `foreign` is for transactions that are not ours.
 
+mod acknowledge;
 mod foreign;
 mod hook;
 mod savepoint;
@@ -22,7 +24,7 @@ use std::sync::Arc;
 use sqlx::Pool;
 
 use crate::Error;
-use crate::store::{Backend, Store, Table};
+use crate::store::{Backend, Purpose, Store, Table};
 use hook::Hooks;
 
 /// Writes events in transactions of one database.
@@ -88,7 +90,12 @@ impl<DB: Backend> Writer<DB> {
     /// # Errors
     /// If no connection is to be had, or the database fails.
     pub async fn begin(&self) -> Result<Tx<DB>, Error> {
-        Tx::begin(Arc::clone(&self.shared)).await
+        Tx::begin(Arc::clone(&self.shared), Purpose::Write).await
+    }
+
+    /// Begins a transaction for a listener.
+    pub(crate) async fn begin_acknowledging(&self) -> Result<Tx<DB>, Error> {
+        Tx::begin(Arc::clone(&self.shared), Purpose::Acknowledge).await
     }
 
     /// Runs a transaction: commits if the closure returns `Ok`, and rolls back if it does not.

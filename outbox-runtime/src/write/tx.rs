@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use super::{Hot, Left, Savepoint, Seat, Shared, savepoint};
 use crate::Error;
 use crate::event::{EventEnvelope, EventId, IntoEnvelope};
-use crate::store::{Backend, Inserted, NewRow, Pass, Seated};
+use crate::store::{Backend, Inserted, NewRow, Pass, Purpose, Seated};
 
 /// A transaction that events can be written in.
 ///
@@ -21,18 +21,18 @@ use crate::store::{Backend, Inserted, NewRow, Pass, Seated};
 pub struct Tx<DB: Backend> {
     // `None` only after it was ended.
     inner: Option<Transaction<'static, DB>>,
-    shared: Arc<Shared<DB>>,
-    buffer: Vec<EventEnvelope>,
-    flushed: Vec<Flushed>,
+    pub(super) shared: Arc<Shared<DB>>,
+    pub(super) buffer: Vec<EventEnvelope>,
+    pub(super) flushed: Vec<Flushed>,
     // Given up after `inner`, so that the next writer finds the lock free.
     pass: Option<Pass>,
     runtime: Handle,
     // The commit has begun: if it does not come to its end, nobody can say how it ended.
-    committing: bool,
+    pub(super) committing: bool,
 }
 
 #[derive(Debug)]
-struct Flushed {
+pub(super) struct Flushed {
     envelope: EventEnvelope,
     inserted: Inserted,
     seat: Option<Seat>,
@@ -59,8 +59,8 @@ pub enum WriteOutcome {
 }
 
 impl<DB: Backend> Tx<DB> {
-    pub(super) async fn begin(shared: Arc<Shared<DB>>) -> Result<Self, Error> {
-        let (pass, inner) = shared.store.begin_tx().await?;
+    pub(super) async fn begin(shared: Arc<Shared<DB>>, purpose: Purpose) -> Result<Self, Error> {
+        let (pass, inner) = shared.store.begin_tx(purpose).await?;
         Ok(Self {
             inner: Some(inner),
             shared,
@@ -128,6 +128,11 @@ impl<DB: Backend> Tx<DB> {
             self.abandon().await;
             return Err(error);
         }
+        self.end(early).await
+    }
+
+    /// Commits what is there. `early` if some of it was inserted long before.
+    pub(super) async fn end(mut self, early: bool) -> Result<(), Error> {
         let Some(inner) = self.inner.take() else { return Err(Error::TransactionLost) };
         // From here on the outcome is the database's. If this future is dropped, or the connection
         // breaks, nobody knows it: no hook is called, and the seats go with `flushed`.
@@ -166,7 +171,7 @@ impl<DB: Backend> Tx<DB> {
 
     /// Fails if the database has ended the transaction. To be called last: it releases the mark
     /// that was set at the beginning.
-    async fn guard(&mut self) -> Result<(), Error> {
+    pub(super) async fn guard(&mut self) -> Result<(), Error> {
         let store = self.shared.store.clone();
         store.guard(self.sqlx()).await
     }
@@ -179,7 +184,7 @@ impl<DB: Backend> Tx<DB> {
 
     /// The events leave the buffer only when they are known to be inserted. If this future is
     /// dropped before, the next attempt finds those that got through to be duplicates.
-    async fn insert_buffer(&mut self) -> Result<(), Error> {
+    pub(super) async fn insert_buffer(&mut self) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         let events = self.buffer.clone();
         let mut already = self.flushed.iter().filter(|flushed| flushed.seat.is_some()).count();
@@ -211,13 +216,15 @@ impl<DB: Backend> Tx<DB> {
         Ok(())
     }
 
-    /// Rolls back a transaction that cannot be committed.
-    async fn abandon(&mut self) {
-        if let Some(mut inner) = self.inner.take() {
-            self.shared.store.clean(&mut inner).await;
-        }
+    /// Rolls back a transaction that cannot be committed. `false` if its connection is of no more use.
+    pub(super) async fn abandon(&mut self) -> bool {
+        let sound = match self.inner.take() {
+            Some(mut inner) => self.shared.store.clean(&mut inner).await,
+            None => true,
+        };
         self.pass = None;
         self.forget();
+        sound
     }
 
     /// Frees the seats and tells the hooks that nothing was written.

@@ -1,0 +1,73 @@
+//! Listeners that work in the transaction that ends their event.
+
+use super::decide::Ended;
+use super::{Dispatcher, Treatment};
+use crate::Error;
+use crate::hand::Entry;
+use crate::listener::{Listener, ListenerTx, Outcome, TxDatabase};
+use crate::store::{Backend, Finish, Finished};
+use crate::write::Tx;
+
+impl<DB: Backend> ListenerTx for Tx<DB> {
+    fn database() -> TxDatabase {
+        TxDatabase::of::<DB>()
+    }
+}
+
+impl<DB: Backend> Dispatcher<DB> {
+    /// Calls a listener in a transaction, and commits that together with the mark if it is done with its
+    /// event. Whatever else it says, what it wrote is undone.
+    pub(super) async fn call_in_tx(
+        &self,
+        listener: &Listener,
+        treatment: &Treatment,
+        entry: &Entry,
+    ) -> Ended {
+        let begun = tokio::select! {
+            biased;
+            begun = self.writer.begin_acknowledging() => begun,
+            () = self.cancel.cancelled() => return Ended::Cancelled,
+        };
+        let mut tx = match begun {
+            Ok(tx) => tx,
+            Err(error) => return Ended::Unavailable(error.into()),
+        };
+        let call = listener.call_in(entry.envelope.clone(), entry.attempts, &mut tx);
+        match self.bounded(treatment, call).await {
+            Ended::Answered(Ok(Outcome::Done)) => self.acknowledge(tx, entry).await,
+            ended => {
+                let undone = tokio::time::timeout(self.patience, tx.undo()).await;
+                match (ended, undone) {
+                    // It failed because its connection did.
+                    (Ended::Answered(Err(error)), Ok(false) | Err(_)) => Ended::Unavailable(error),
+                    (ended, _) => ended,
+                }
+            }
+        }
+    }
+
+    async fn acknowledge(&self, tx: Tx<DB>, entry: &Entry) -> Ended {
+        let Some(token) = self.hand.token(entry) else { return Ended::Overtaken };
+        let finish = Finish { sequence: entry.sequence, token, result: Finished::Done };
+        let acknowledged = tx.acknowledge(&self.owner, &finish, self.completion);
+        match tokio::time::timeout(self.patience, acknowledged).await {
+            Ok(Ok(true)) => Ended::Acknowledged,
+            Ok(Ok(false)) => Ended::Overtaken,
+            Ok(Err(error)) if is_answer(&error) => Ended::Answered(Err(error.into())),
+            Ok(Err(_)) | Err(_) => Ended::Unknown,
+        }
+    }
+}
+
+/// Whether the database has said no, as opposed to: has not said anything. A server that is being shut
+/// down, or a session that was ended, may have committed before it said so.
+fn is_answer(error: &Error) -> bool {
+    match error {
+        Error::Database { source: sqlx::Error::Database(source), .. } => {
+            let code = source.code().unwrap_or_default();
+            !["08", "57", "70"].iter().any(|class| code.starts_with(class))
+        }
+        Error::Database { .. } | Error::TimedOut { .. } => false,
+        _ => true,
+    }
+}

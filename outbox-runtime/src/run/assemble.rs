@@ -1,0 +1,261 @@
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::hot::HotPath;
+use super::notify::{Announcer, Ear, Notices, Notifier};
+use super::purge::Purger;
+use super::relay::Relay;
+use super::sample::Sampler;
+use super::service::{Seldom, Services};
+use super::{Builder, Config, Mode, Outbox, Unroutable, lint, pool};
+use crate::Error;
+use crate::clock::Clock;
+use crate::dispatch::{Dispatcher, RecordLoop, Recorder, Treatment, Worker};
+use crate::event::EventId;
+use crate::hand::{Hand, Limits, Share};
+use crate::listener::{Listener, Listeners, Timeout};
+use crate::metrics::{Careful, MetricsExporter};
+use crate::poll::{Interest, PollLoop, Poller, Renewer, Wake};
+use crate::retry::{Backoff, RetryPolicy};
+use crate::store::{Backend, Store};
+use crate::write::{NoSeats, Seats, Writer};
+
+/// How long a statement of the relay may take: a third of the lease, so that a renewal that does not
+/// come through can be tried again, and not for ever.
+fn patience(config: &Config) -> Duration {
+    (config.poller.lease / 3).clamp(Duration::from_millis(500), Duration::from_secs(10))
+}
+
+/// Puts a checked outbox together and starts it.
+pub(super) async fn assemble<DB: Backend>(
+    builder: Builder<DB>,
+    store: Store<DB>,
+    listeners: Arc<Listeners>,
+    in_memory: bool,
+) -> Result<Outbox<DB>, Error> {
+    let Builder { pool, config, hooks, interceptors, policy, metrics, handler, .. } = builder;
+    let metrics: Arc<dyn MetricsExporter> = Arc::new(Careful(metrics));
+    let table = store.table().clone();
+    for warning in lint::of_config(&config, &listeners, pool.options().get_max_connections()) {
+        tracing::warn!("{warning}");
+    }
+    let (stop, runtime) = (CancellationToken::new(), Handle::current());
+    let extras = Services::new(&stop, runtime.clone());
+    let patience = patience(&config);
+    let notices = config.notify.then(Arc::<Notices>::default);
+    let notify_by = |store: &Store<DB>| {
+        notices.clone().map(|notices| Notifier { store: store.clone(), notices, patience })
+    };
+    if config.mode == Mode::WriterOnly {
+        let seats: Arc<dyn Seats> = match &notices {
+            Some(notices) => Arc::new(Announcer(Arc::clone(notices))),
+            None => Arc::new(NoSeats),
+        };
+        if let Some(notifier) = notify_by(&store) {
+            extras.start(notifier);
+        }
+        let writer = Writer::with(pool, table, hooks, seats);
+        return Ok(Outbox::new(writer, None, extras, stop));
+    }
+
+    // One in memory is reached by the application's connection alone.
+    let own_pool = if in_memory {
+        None
+    } else {
+        let connections = 4 + u32::from(config.notify);
+        let own = pool::private(&pool, connections, patience).await;
+        Some(own.map_err(Error::database("connecting"))?)
+    };
+    let own = Store::new(own_pool.clone().unwrap_or_else(|| pool.clone()), table.clone());
+    // The two busiest loops keep theirs.
+    let busy = || if own_pool.is_some() { own.keeping() } else { own.clone() };
+    let owner: Arc<str> = owner(config.node_name.as_deref()).into();
+    let transactions = transactions(&store, pool.options().get_max_connections());
+    let limits = limits(&config, transactions);
+    let shares: Vec<Share> =
+        listeners.iter().map(|listener| share(&config, listener, transactions)).collect();
+    let hand = Arc::new(Hand::new(limits, &shares, Clock::System));
+    let wake = Arc::new(Wake::new());
+    let everything = config.unroutable == Unroutable::Dead || handler.is_some();
+    let interest = Interest::new(Arc::clone(&listeners), everything);
+    let subscription = interest.of_all(&own);
+
+    let keepers = Services::new(&stop, runtime.clone());
+    let recorder = Arc::new(Recorder {
+        store: busy(),
+        hand: Arc::clone(&hand),
+        owner: Arc::clone(&owner),
+        completion: config.completion,
+        metrics: Arc::clone(&metrics),
+        wake: Arc::clone(&wake),
+        patience,
+    });
+    keepers.start(RecordLoop::new(Arc::clone(&recorder)));
+    keepers.start(Renewer {
+        store: own.clone(),
+        hand: Arc::clone(&hand),
+        owner: Arc::clone(&owner),
+        metrics: Arc::clone(&metrics),
+        patience,
+        next: Instant::now() + config.poller.lease / 6,
+    });
+
+    let workers = Services::new(&stop, runtime.clone());
+    let cancel = stop.child_token();
+    let backoff = Backoff::new(config.retry.base, config.retry.max);
+    let straight = config.mode == Mode::Full && handler.is_none();
+    let seats = Arc::new(HotPath {
+        hand: Arc::clone(&hand),
+        listeners: Arc::clone(&listeners),
+        owner: Arc::clone(&owner),
+        wake: Arc::clone(&wake),
+        notices: notices.clone(),
+        metrics: Arc::clone(&metrics),
+        straight,
+        unroutable_dead: config.unroutable == Unroutable::Dead,
+        store: store.clone(),
+        runtime: runtime.clone(),
+        full: Seldom::default(),
+    });
+    let writer = Writer::with(pool, table, hooks, seats);
+    let dispatcher = Arc::new(Dispatcher {
+        writer: writer.clone(),
+        owner: Arc::clone(&owner),
+        completion: config.completion,
+        patience,
+        hand: Arc::clone(&hand),
+        listeners: Arc::clone(&listeners),
+        treatments: listeners
+            .iter()
+            .map(|listener| treatment(&config, listener, &backoff, policy.as_ref(), &store))
+            .collect(),
+        interceptors,
+        pause: Arc::new(Backoff::new(Duration::from_secs(1), Duration::from_secs(60))),
+        metrics: Arc::clone(&metrics),
+        wake: Arc::clone(&wake),
+        cancel: cancel.clone(),
+    });
+    if handler.is_none() {
+        for _ in 0..config.dispatcher.workers {
+            workers.start(Worker(Arc::clone(&dispatcher)));
+        }
+    }
+
+    let poller = Arc::new(Poller {
+        store: busy(),
+        hand: Arc::clone(&hand),
+        interest,
+        owner: Arc::clone(&owner),
+        metrics: Arc::clone(&metrics),
+        handler,
+        batch: config.poller.batch_size,
+        interval: config.poller.interval,
+        skip_recent: config.poller.skip_recent,
+        patience,
+        rounds: Mutex::default(),
+    });
+    let sources = Services::new(&stop, runtime.clone());
+    sources.start(PollLoop::new(Arc::clone(&poller), Arc::clone(&wake)));
+    if let Some(notifier) = notify_by(&own) {
+        sources.start(notifier);
+        sources.start(Ear { store: own.clone(), wake: Arc::clone(&wake) });
+    }
+    if config.purge.enabled {
+        let (config, next) = (config.purge.clone(), Instant::now());
+        sources.start(Purger { store: own.clone(), config, patience, next });
+    }
+    sources.start(Sampler {
+        store: own,
+        hand: Arc::clone(&hand),
+        subscription,
+        metrics: Arc::clone(&metrics),
+        patience,
+        unknown: Seldom::default(),
+    });
+
+    let relay = Relay {
+        hand,
+        poller,
+        wake,
+        recorder,
+        sources,
+        workers,
+        keepers,
+        cancel,
+        drain_timeout: config.dispatcher.drain_timeout,
+        own_pool,
+        ended: Mutex::new(None),
+    };
+    Ok(Outbox::new(writer, Some(relay), extras, stop))
+}
+
+/// A name that no other start of any process has.
+fn owner(node: Option<&str>) -> String {
+    let suffix = EventId::generate();
+    match node {
+        Some(node) => format!("{node}-{suffix}"),
+        None => suffix.to_string(),
+    }
+}
+
+/// How many listeners may have a transaction at once: the application keeps half of its connections.
+/// Where there is one writer, so is there one listener that writes.
+fn transactions<DB: Backend>(store: &Store<DB>, connections: u32) -> usize {
+    if store.has_one_writer() { 1 } else { (connections as usize / 2).max(1) }
+}
+
+fn limits(config: &Config, transactions: usize) -> Limits {
+    Limits {
+        hot: config.dispatcher.hot_capacity,
+        cold: config.dispatcher.cold_capacity,
+        bytes: config.dispatcher.max_bytes,
+        results: (config.dispatcher.hot_capacity + config.dispatcher.cold_capacity).max(1_000),
+        lease: config.poller.lease,
+        trials: config.dispatcher.workers,
+        transactions,
+    }
+}
+
+/// How many calls of a listener may run at once, where that is fewer than there are workers.
+fn share(config: &Config, listener: &Listener, transactions: usize) -> Share {
+    let in_tx = listener.tx_database().is_some();
+    let own = listener.options().concurrency.map_or(usize::MAX, |calls| calls as usize);
+    let most = if in_tx { own.min(transactions) } else { own };
+    Share { calls: (most < config.dispatcher.workers).then_some(most), in_tx }
+}
+
+/// How long a listener may by default keep everybody else from writing.
+const ONE_WRITER: Duration = Duration::from_secs(5);
+
+fn treatment<DB: Backend>(
+    config: &Config,
+    listener: &Listener,
+    backoff: &Backoff,
+    policy: Option<&Arc<dyn RetryPolicy>>,
+    store: &Store<DB>,
+) -> Treatment {
+    let options = listener.options();
+    let own_delays = options.retry_base.is_some() || options.retry_max.is_some();
+    let policy: Arc<dyn RetryPolicy> = match policy {
+        Some(policy) if !own_delays => Arc::clone(policy),
+        _ => Arc::new(backoff.between(options.retry_base, options.retry_max)),
+    };
+    let timeout = match options.timeout {
+        Some(Timeout::After(limit)) => Some(limit),
+        Some(Timeout::Never) => None,
+        None if listener.tx_database().is_some() && store.has_one_writer() => {
+            let short = ONE_WRITER.min(patience(config) / 2);
+            Some(config.retry.timeout.map_or(short, |limit| limit.min(short)))
+        }
+        None => config.retry.timeout,
+    };
+    Treatment {
+        max_attempts: options.max_attempts.unwrap_or(config.retry.max_attempts),
+        policy,
+        timeout,
+    }
+}
