@@ -11,6 +11,7 @@
 
 mod answers;
 mod breaker;
+mod exactly_once;
 mod harness;
 mod hot;
 mod leases;

@@ -17,7 +17,7 @@ pub use database::{Fresh, TestDatabase};
 pub use heard::{Call, Heard, eventually};
 pub use node::Node;
 pub use recorder::Recorder;
-pub use table::{Row, Rows, event, lease};
+pub use table::{Row, Rows, event, lease, numbered};
 
 /// Runs generic tests `async fn test<DB: TestDatabase>(db: Fresh<DB>)` on every database.
 #[macro_export]

@@ -44,6 +44,26 @@ impl Node {
         assert!(sent.expect("kill").success());
     }
 
+    /// Ends it at once, and gives the ids of what it has begun.
+    pub fn kill(mut self) -> Vec<String> {
+        self.signal("-KILL");
+        self.process.wait().expect("it ends");
+        self.delivered()
+    }
+
+    /// Waits until it has ended by itself, and gives the ids of what it has begun.
+    pub fn crashed(mut self) -> Vec<String> {
+        // Waiting would close it, which tells the process to end in good order.
+        let _input = self.process.stdin.take();
+        assert!(!self.process.wait().expect("it ends").success(), "it was to crash");
+        self.delivered()
+    }
+
+    /// Whether it has not ended.
+    pub fn is_alive(&mut self) -> bool {
+        self.process.try_wait().expect("its state").is_none()
+    }
+
     /// The most memory it has used so far, in MiB.
     pub fn memory(&self) -> u64 {
         let status = format!("/proc/{}/status", self.process.id());
@@ -57,6 +77,10 @@ impl Node {
     pub fn stop(mut self) -> Vec<String> {
         drop(self.process.stdin.take());
         assert!(self.process.wait().expect("it ends").success());
+        self.delivered()
+    }
+
+    fn delivered(&self) -> Vec<String> {
         let log = std::fs::read_to_string(&self.log).expect("its log");
         log.lines().map(str::to_owned).collect()
     }

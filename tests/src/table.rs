@@ -15,6 +15,16 @@ pub fn event(event_type: &str) -> EventEnvelope {
         .expect("a good event")
 }
 
+/// An event of an `Order` with this number.
+pub fn numbered(event_type: &str, number: u64) -> EventEnvelope {
+    EventEnvelope::builder(event_type)
+        .aggregate_type("Order")
+        .aggregate_id(number.to_string())
+        .payload_json("{}")
+        .build()
+        .expect("a good event")
+}
+
 /// A lease of half a minute.
 pub fn lease(owner: &str) -> Lease<'_> {
     Lease { owner, length: Duration::from_secs(30) }

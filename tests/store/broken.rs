@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outbox_runtime::Error;
-use outbox_runtime::store::{Completion, Finish, Finished};
+use outbox_runtime::store::{Completion, Finish, Finished, Renewal};
 use outbox_tests::{Fresh, Rows, TestDatabase, event, lease};
 use sqlx::{AssertSqlSafe, MySql, Postgres, SqlSafeStr};
 
@@ -87,7 +87,7 @@ async fn the_store_works_on_after_all_connections_broke<DB: Breakable>(db: Fresh
         Err(_) => all(&store, "a").await,
     };
     assert_eq!(claimed.rows.len(), 2);
-    let held: Vec<(i64, i64)> = claimed.rows.iter().map(|row| (row.sequence, row.token)).collect();
+    let held: Vec<Renewal> = claimed.rows.iter().map(Renewal::from).collect();
     end_all(&db).await;
     let renewed = match store.renew(lease("a"), &held).await {
         Ok(renewed) => renewed,
@@ -97,7 +97,7 @@ async fn the_store_works_on_after_all_connections_broke<DB: Breakable>(db: Fresh
     end_all(&db).await;
     let done: Vec<Finish> = held
         .iter()
-        .map(|&(sequence, token)| Finish { sequence, token, result: Finished::Done })
+        .map(|&Renewal { sequence, token, .. }| Finish { sequence, token, result: Finished::Done })
         .collect();
     let stale = match store.finish("a", &done, Completion::Keep).await {
         Ok(stale) => stale,

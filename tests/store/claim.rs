@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use outbox::{EventEnvelope, Status};
 use outbox_runtime::store::{
-    ClaimRequest, Claims, Completion, Finish, Finished, Lease, NewRow, Quota, Seated, Store,
-    Subscription, Table,
+    ClaimRequest, Claims, Completion, Finish, Finished, Lease, NewRow, Quota, Renewal, Seated,
+    Store, Subscription, Table,
 };
 use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_database};
 
@@ -42,13 +42,13 @@ async fn a_claim_moves_the_row_out_of_reach<DB: TestDatabase>(db: Fresh<DB>) {
     let claimed = all(&store, "a").await;
     assert_eq!(claimed.rows.len(), 1);
     assert_eq!(claimed.rows[0].sequence, inserted[0].sequence);
-    assert_eq!((claimed.rows[0].token, claimed.rows[0].takeovers), (1, 0));
+    assert_eq!((claimed.rows[0].token, claimed.rows[0].taken_over), (1, false));
     let row = rows.row(inserted[0].sequence).await;
     assert_eq!((row.token, row.locked_by.as_deref()), (1, Some("a")));
     assert!(all(&store, "b").await.rows.is_empty());
     rows.age(Duration::from_secs(31)).await;
     let again = all(&store, "b").await;
-    assert_eq!((again.rows[0].token, again.rows[0].takeovers), (2, 1));
+    assert_eq!((again.rows[0].token, again.rows[0].taken_over), (2, true));
 }
 
 async fn rows_come_by_due_time_and_then_sequence<DB: TestDatabase>(db: Fresh<DB>) {
@@ -169,18 +169,17 @@ async fn a_lease_is_renewed_for_its_holder_only<DB: TestDatabase>(db: Fresh<DB>)
     let store = db.store().await;
     let rows = (&db, &store);
     rows.insert_due(&[event("A"), event("B"), event("C")]).await;
-    let held: Vec<(i64, i64)> =
-        all(&store, "a").await.rows.iter().map(|row| (row.sequence, row.token)).collect();
+    let held: Vec<Renewal> = all(&store, "a").await.rows.iter().map(Renewal::from).collect();
     rows.age(Duration::from_secs(29)).await;
-    let wrong_token = [(held[1].0, held[1].1 + 1)];
+    let wrong_token = [Renewal { token: held[1].token + 1, ..held[1] }];
     assert!(store.renew(lease("a"), &wrong_token).await.unwrap().is_empty());
     assert!(store.renew(lease("b"), &held).await.unwrap().is_empty(), "another owner");
     assert!(store.renew(lease("a"), &[]).await.unwrap().is_empty());
     let mut renewed = store.renew(lease("a"), &held[..2]).await.unwrap();
     renewed.sort_unstable();
-    assert_eq!(renewed, [held[0].0, held[1].0]);
+    assert_eq!(renewed, [held[0].sequence, held[1].sequence]);
     rows.age(Duration::from_secs(2)).await;
-    assert_eq!(sequences(&all(&store, "b").await), [held[2].0], "two were renewed in time");
+    assert_eq!(sequences(&all(&store, "b").await), [held[2].sequence], "two were renewed in time");
     let long = Lease { owner: "a", length: Duration::from_secs(3_600) };
     assert!(store.renew(long, &held[2..]).await.unwrap().is_empty(), "it is another's now");
 }
@@ -246,12 +245,11 @@ async fn a_batch_costs_as_many_statements_as_one<DB: TestDatabase>(db: Fresh<DB>
         drop(connection);
         let claimed = all(&store, "a").await;
         assert_eq!(claimed.rows.len(), count);
-        let held: Vec<(i64, i64)> =
-            claimed.rows.iter().map(|row| (row.sequence, row.token)).collect();
+        let held: Vec<Renewal> = claimed.rows.iter().map(Renewal::from).collect();
         assert_eq!(store.renew(lease("a"), &held).await.unwrap().len(), count);
         let done: Vec<Finish> = held
             .iter()
-            .map(|(sequence, token)| Finish {
+            .map(|Renewal { sequence, token, .. }| Finish {
                 sequence: *sequence,
                 token: *token,
                 result: Finished::Done,

@@ -129,7 +129,7 @@ async fn a_dropped_renewal_leaves_the_lease_as_it_is_or_longer<DB: TestDatabase>
     let rows = (&db, &store);
     rows.insert_due(&[event("A")]).await;
     let row = all(&store, "a").await.rows.remove(0);
-    let held = [(row.sequence, row.token)];
+    let held = [(&row).into()];
     let mut whole = 0;
     for (_, polls) in rounds() {
         let store = Store::new(db.single().await, Table::default());

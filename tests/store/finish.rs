@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use outbox::Status;
-use outbox_runtime::store::{Claimed, Completion, Finish, Finished, Store};
-use outbox_tests::{Fresh, Row, Rows, TestDatabase, event, on_every_database};
+use outbox_runtime::store::{Claimed, Completion, Finish, Finished, Renewal, Store};
+use outbox_tests::{Fresh, Row, Rows, TestDatabase, event, lease, on_every_database};
 
 use super::claim;
 
@@ -161,17 +161,32 @@ async fn a_recorded_result_resets_the_takeovers<DB: TestDatabase>(db: Fresh<DB>)
     let store = db.store().await;
     let rows = (&db, &store);
     claimed(&db, &store).await;
-    for takeovers in 1..=3 {
+    let again = async |owner: &'static str| {
         rows.age(Duration::from_secs(31)).await;
-        let row = claim::all(&store, "a").await.rows.remove(0);
-        assert_eq!(row.takeovers, takeovers);
+        claim::all(&store, owner).await.rows.remove(0)
+    };
+    assert!(!again("a").await.taken_over, "its owner was late, and lives");
+    for takeovers in 0..3 {
+        let row = again(["b", "c"][takeovers % 2]).await;
+        assert_eq!((row.taken_over, row.takeovers), (true, u32::try_from(takeovers).unwrap()));
+        // It is begun, and that is written down; sent twice, it counts once.
+        let begun = [Renewal { takeovers: row.takeovers + 1, ..(&row).into() }; 2];
+        for renewal in begun {
+            let owner = lease(["b", "c"][takeovers % 2]);
+            assert_eq!(store.renew(owner, &[renewal]).await.unwrap(), [row.sequence]);
+        }
     }
-    rows.age(Duration::from_secs(31)).await;
-    let row = claim::all(&store, "a").await.rows.remove(0);
+    let row = again("a").await;
     let released = [of(&row, Finished::Released)];
     store.finish("a", &released, Completion::Keep).await.unwrap();
     let row = claim::all(&store, "a").await.rows.remove(0);
-    assert_eq!(row.takeovers, 4, "nobody tried it, so nothing is known");
+    assert_eq!((row.taken_over, row.takeovers), (false, 3), "nobody tried it: nothing is known");
+    let cancelled = [of(&row, Finished::Cancelled)];
+    store.finish("a", &cancelled, Completion::Keep).await.unwrap();
+    let after = rows.row(row.sequence).await;
+    assert_eq!((after.status, after.takeovers), (Status::New, 0), "its owner has survived it");
+    let row = claim::all(&store, "a").await.rows.remove(0);
+    store.renew(lease("a"), &[Renewal { takeovers: 1, ..(&row).into() }]).await.unwrap();
     let failed = [of(&row, retry(1, Duration::ZERO, "x"))];
     store.finish("a", &failed, Completion::Keep).await.unwrap();
     assert_eq!(rows.row(row.sequence).await.takeovers, 0);

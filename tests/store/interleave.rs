@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use outbox::{EventEnvelope, Status};
-use outbox_runtime::store::{Completion, Finish, Finished, NewRow, Seated};
+use outbox_runtime::store::{Completion, Finish, Finished, NewRow, Renewal, Seated};
 use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_database};
 
 use super::claim::{self, request};
@@ -132,7 +132,7 @@ async fn renew_meets_reclaim<DB: TestDatabase>(db: Fresh<DB>) {
     let rows = (&db, &store);
     let old = claimed(&db, &store).await;
     rows.age(Duration::from_secs(31)).await;
-    let held = [(old.sequence, old.token)];
+    let held = [(&old).into()];
     let (renewed, new) =
         tokio::join!(async { store.renew(lease("a"), &held).await.unwrap() }, async {
             claim::all(&store, "b").await.rows
@@ -208,8 +208,7 @@ async fn everybody_works_on_the_same_table<DB: TestDatabase>(db: Fresh<DB>) {
                 while idle < 200 {
                     let claims = claim::all(&store, &owner).await;
                     idle = if claims.rows.is_empty() { idle + 1 } else { 0 };
-                    let held: Vec<(i64, i64)> =
-                        claims.rows.iter().map(|row| (row.sequence, row.token)).collect();
+                    let held: Vec<Renewal> = claims.rows.iter().map(Renewal::from).collect();
                     store.renew(lease(&owner), &held).await.unwrap();
                     let results: Vec<Finish> = claims
                         .rows

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use outbox::{EventEnvelope, Status};
 use outbox_runtime::store::{
-    Completion, Finish, Finished, NewRow, Seated, Store, Subscription, Table,
+    Completion, Finish, Finished, NewRow, Renewal, Seated, Store, Subscription, Table,
 };
 use outbox_tests::{Fresh, Rows, TestDatabase, event, lease};
 use rand::rngs::StdRng;
@@ -174,10 +174,10 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
         let owner = self.owner();
         self.log.push(format!("claim {owner}"));
         let claims = self.store.claim(request(owner, &Subscription::ALL)).await.unwrap();
-        let mut found: Vec<(i64, i64, u32, u32)> = claims
+        let mut found: Vec<(i64, i64, u32, u32, bool)> = claims
             .rows
             .iter()
-            .map(|row| (row.sequence, row.token, row.attempts, row.takeovers))
+            .map(|row| (row.sequence, row.token, row.attempts, row.takeovers, row.taken_over))
             .collect();
         found.sort_unstable();
         let now = self.now;
@@ -185,10 +185,10 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
         for (sequence, row) in &mut self.rows {
             if !row.status.is_terminal() && row.due <= now {
                 row.token += 1;
-                row.takeovers += u32::from(row.owner.is_some());
+                let taken_over = row.owner.is_some_and(|last| last != owner);
                 row.owner = Some(owner);
                 row.due = now + LEASE;
-                expected.push((*sequence, row.token, row.attempts, row.takeovers));
+                expected.push((*sequence, row.token, row.attempts, row.takeovers, taken_over));
                 self.claims.push((*sequence, row.token, owner));
             }
         }
@@ -199,13 +199,16 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
 
     async fn renew(&mut self) {
         let Some(&(sequence, token, owner)) = self.claims.choose(&mut self.random) else { return };
-        self.log.push(format!("renew {sequence} {token} {owner}"));
-        let renewed = self.store.renew(lease(owner), &[(sequence, token)]).await.unwrap();
+        let takeovers = self.random.random_range(0..4);
+        self.log.push(format!("renew {sequence} {token} {owner} {takeovers}"));
+        let renewal = Renewal { sequence, token, takeovers };
+        let renewed = self.store.renew(lease(owner), &[renewal]).await.unwrap();
         let now = self.now;
         let held = self.rows.get_mut(&sequence).filter(|row| holds(row, token, owner));
         let expected = held.is_some();
         if let Some(row) = held {
             row.due = now + LEASE;
+            row.takeovers = takeovers;
         }
         if expected == renewed.is_empty() {
             self.fail("a lease was renewed wrongly");
@@ -216,11 +219,12 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
         let Some(&(sequence, token, owner)) = self.claims.choose(&mut self.random) else { return };
         let attempts = self.rows.get(&sequence).map_or(1, |row| row.attempts + 1);
         let delay = Duration::from_secs([0, 1_000][self.random.random_range(0..2)]);
-        let result = match self.random.random_range(0..5) {
+        let result = match self.random.random_range(0..6) {
             0 => Finished::Done,
             1 => Finished::Retry { attempts, delay, error: "x".to_owned() },
             2 => Finished::Dead { attempts, error: "x".to_owned() },
             3 => Finished::Deferred { delay },
+            4 => Finished::Cancelled,
             _ => Finished::Released,
         };
         self.record(owner, vec![Finish { sequence, token, result }]).await;
@@ -372,6 +376,6 @@ fn apply(row: &mut Expected, result: &Finished, now: u64) {
             row.status = Status::Retry;
             row.due = now + delay.as_secs();
         }
-        Finished::Released => row.due = now,
+        Finished::Released | Finished::Cancelled => row.due = now,
     }
 }

@@ -43,7 +43,7 @@ async fn what_is_in_hand_too_long_shows<DB: TestDatabase>(db: Fresh<DB>) {
     for _ in 0..3 {
         rows.age(Duration::from_secs(20)).await;
         let lease = outbox_tests::lease("a");
-        assert_eq!(store.renew(lease, &[(row.sequence, row.token)]).await.unwrap().len(), 1);
+        assert_eq!(store.renew(lease, &[(&row).into()]).await.unwrap().len(), 1);
     }
     let stats = store.stats(&Subscription::ALL).await.unwrap();
     assert!(stats.oldest_overdue >= Duration::from_secs(60), "{stats:?}");

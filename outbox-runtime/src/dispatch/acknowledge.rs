@@ -36,11 +36,11 @@ impl<DB: Backend> Dispatcher<DB> {
         match self.bounded(treatment, call).await {
             Ended::Answered(Ok(Outcome::Done)) => self.acknowledge(tx, entry).await,
             ended => {
-                let undone = tokio::time::timeout(self.patience, tx.undo()).await;
-                match (ended, undone) {
+                let sound = tx.undo().await;
+                match ended {
                     // It failed because its connection did.
-                    (Ended::Answered(Err(error)), Ok(false) | Err(_)) => Ended::Unavailable(error),
-                    (ended, _) => ended,
+                    Ended::Answered(Err(error)) if !sound => Ended::Unavailable(error),
+                    ended => ended,
                 }
             }
         }

@@ -130,15 +130,23 @@ impl Hand {
             }
             state.forget(sequence);
         }
-        let more = !state.results.is_empty();
+        let (more, suspects) = (!state.results.is_empty(), !state.suspects.is_empty());
         drop(state);
         if more {
             self.results.notify_one();
         }
         self.work.notify_one();
-        self.room.notify_one();
         self.settled.notify_waiters();
+        self.wake_after_record(suspects);
         recorded
+    }
+
+    /// There is room for more; one that waits to be tried may be next.
+    pub(super) fn wake_after_record(&self, suspects: bool) {
+        self.room.notify_one();
+        if suspects {
+            self.leases.notify_one();
+        }
     }
 
     /// Everything that has not started goes back to the table.

@@ -343,6 +343,8 @@ fn what_was_lost_with_its_owner_begins_when_that_is_written_down() {
     assert_eq!(sequences(&tried), [1, 2]);
     assert!(hand.to_renew().is_empty(), "the third waits");
     hand.finish(&tried[0], Finished::Done);
+    assert!(hand.to_renew().is_empty(), "not before its end is written down as well");
+    hand.recorded(hand.take_results(10), &[]);
     assert_eq!(renew(&hand), [(3, 1)]);
     assert_eq!(sequences(&startable(&hand)), [3]);
 }
@@ -356,11 +358,13 @@ fn what_was_lost_while_it_ran_is_tried_alone() {
     let beside = startable(&hand);
     assert!(hand.to_renew().is_empty(), "not beside another");
     hand.finish(&beside[0], Finished::Done);
+    hand.recorded(hand.take_results(10), &[]);
     assert_eq!(renew(&hand), [(1, 2)]);
     let alone = startable(&hand);
     hand.admit(vec![lost_row(4, 0)], Instant::now());
     assert!(startable(&hand).is_empty() && hand.to_renew().is_empty(), "nothing beside it");
     hand.finish(&alone[0], Finished::Done);
+    hand.recorded(hand.take_results(10), &[]);
     assert_eq!(renew(&hand), [(4, 1)]);
 }
 

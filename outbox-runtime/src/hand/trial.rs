@@ -7,14 +7,15 @@
 
 use std::collections::HashSet;
 
-use super::held::{Held, Stage, Trial};
+use super::held::{Held, Trial};
 use super::{Entry, Hand, Phase, State};
 use crate::store::Claimed;
 
 impl Held {
-    /// Its beginning is written down, and it has not ended.
+    /// Its beginning is written down, and its end is not: were this node lost now, nobody could tell
+    /// that it has come through.
     fn is_tried(&self) -> bool {
-        self.trial == Trial::Begun && self.stage != Stage::Recording
+        self.trial == Trial::Begun
     }
 }
 

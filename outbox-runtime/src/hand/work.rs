@@ -64,9 +64,8 @@ impl Hand {
             _ => state.reached(entry),
         };
         state.end(entry, result);
-        let suspects = !state.suspects.is_empty();
         drop(state);
-        self.wake_after_end(suspects);
+        self.wake_after_end();
         step
     }
 
@@ -84,8 +83,8 @@ impl Hand {
         state.forget(entry.sequence);
         let suspects = !state.suspects.is_empty();
         drop(state);
-        self.wake_after_end(suspects);
-        self.room.notify_one();
+        self.wake_after_end();
+        self.wake_after_record(suspects);
         step
     }
 
@@ -124,16 +123,12 @@ impl Hand {
                 state.give_back(waiting, Finished::Deferred { delay });
             }
         }
-        let suspects = !state.suspects.is_empty();
         drop(state);
-        self.wake_after_end(suspects);
+        self.wake_after_end();
         step
     }
 
-    fn wake_after_end(&self, suspects: bool) {
-        if suspects {
-            self.leases.notify_one();
-        }
+    fn wake_after_end(&self) {
         self.results.notify_one();
         self.work.notify_one();
         self.settled.notify_waiters();

@@ -146,7 +146,7 @@ impl Listener {
     pub async fn call(&self, envelope: EventEnvelope, attempts: u32) -> Result<Outcome> {
         match &self.call {
             Call::Plain(call) => call(&self.delivery(envelope, attempts)).await,
-            Call::InTx(database, _) => Err(missing(*database)),
+            Call::InTx(database, _) => Err(missing(database.name())),
         }
     }
 

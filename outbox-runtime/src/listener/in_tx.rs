@@ -45,16 +45,16 @@ impl PartialEq for TxDatabase {
 }
 
 /// The transaction as what it is. Databases are compared when the outbox is started, so this cannot
-/// fail afterwards.
+/// fail afterwards. What `T` may be is said once, where its database is asked for.
 ///
 /// # Errors
 /// [`ListenerErrorKind::MissingTransaction`] if it is of another database.
-pub fn tx_of<T: ListenerTx>(tx: &mut AnyTx) -> Result<&mut T> {
-    tx.downcast_mut().ok_or_else(|| missing(T::database()))
+pub fn tx_of<T: Any>(tx: &mut AnyTx) -> Result<&mut T> {
+    tx.downcast_mut().ok_or_else(|| missing(type_name::<T>()))
 }
 
 /// A listener was called without the transaction that it asks for.
-pub(super) fn missing(database: TxDatabase) -> ListenerError {
-    let text = format!("no `Tx<{}>` was given", database.name());
+pub(super) fn missing(wanted: &str) -> ListenerError {
+    let text = format!("no transaction of `{wanted}` was given");
     ListenerError::new(ListenerErrorKind::MissingTransaction, text)
 }

@@ -113,11 +113,7 @@ impl<DB: Backend> Poller<DB> {
         let begun: Vec<Renewal> = rows
             .iter()
             .filter(|row| chosen.contains(&row.sequence))
-            .map(|row| Renewal {
-                sequence: row.sequence,
-                token: row.token,
-                takeovers: row.takeovers.saturating_add(1),
-            })
+            .map(|row| Renewal { takeovers: row.takeovers.saturating_add(1), ..row.into() })
             .collect();
         let lease = Lease { owner: &self.owner, length: self.hand.lease() };
         let renewal = self.store.renew(lease, &begun);

@@ -35,6 +35,8 @@ pub struct Dialect {
 
     /// Sets up a connection that only we use.
     pub(super) session: Option<&'static str>,
+    /// Ends the session that runs it; `None` where a connection cannot hang.
+    pub(super) end_session: Option<&'static str>,
     /// Begins a transaction of the user's.
     pub(super) begin: &'static str,
     /// Begins one in which a listener works; it ends with the mark of its event, so it must not see an

@@ -5,13 +5,18 @@
 //! on outside of any transaction, so that a later INSERT would persist alone. On those two a savepoint
 //! is set with the BEGIN and must still be there at the end.
 
-use sqlx::{SqlSafeStr, SqlStr, Transaction};
+use std::time::Duration;
+
+use sqlx::{Connection, SqlSafeStr, SqlStr, Transaction};
 use sqlx_core::transaction::TransactionManager;
 use tokio::runtime::Handle;
 
 use super::gate::Pass;
 use super::{Backend, Store};
 use crate::Error;
+
+/// How long a rollback may take.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a transaction is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +98,33 @@ impl<DB: Backend> Store<DB> {
     /// Rolls back, whatever is left of the transaction, so that its connection can be used again.
     /// sqlx counts how deep it is in transactions; where SQLite has ended them all, each ROLLBACK
     /// would fail and the count would stay. `false` if the connection is of no more use.
+    ///
+    /// A driver whose statement was cut short may wait for something that the server will never say,
+    /// and so may one whose connection is half open. The pool would wait with it, and be one connection
+    /// poorer for as long.
     pub(crate) async fn clean(&self, tx: &mut Transaction<'static, DB>) -> bool {
+        let Some(end_session) = DB::DIALECT.end_session else { return self.roll_back(tx).await };
+        match tokio::time::timeout(PATIENCE, self.roll_back(tx)).await {
+            Ok(sound) => sound,
+            Err(_) => {
+                let _ = tokio::time::timeout(PATIENCE, self.give_up(tx, end_session)).await;
+                false
+            }
+        }
+    }
+
+    /// Puts a connection in the place of a stuck one that the pool notices to be dead. It must not be
+    /// used again: the application may have a way of its own to set up connections.
+    async fn give_up(&self, tx: &mut Transaction<'static, DB>, end_session: &'static str) {
+        let Ok(fresh) = DB::Connection::connect_with(&self.pool.connect_options()).await else {
+            return;
+        };
+        drop(std::mem::replace(&mut **tx, fresh));
+        // Its answer is that there is no answer.
+        let _ = DB::run(tx, end_session.into_sql_str()).await;
+    }
+
+    async fn roll_back(&self, tx: &mut Transaction<'static, DB>) -> bool {
         let depth =
             |tx: &Transaction<'static, DB>| DB::TransactionManager::get_transaction_depth(tx);
         while let left @ 1.. = depth(tx) {

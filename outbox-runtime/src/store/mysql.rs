@@ -42,6 +42,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     session: Some(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION innodb_lock_wait_timeout = 10",
     ),
+    end_session: Some("KILL CONNECTION_ID()"),
     begin: "START TRANSACTION; SAVEPOINT outbox_tx",
     begin_acknowledging: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
         SAVEPOINT outbox_tx",

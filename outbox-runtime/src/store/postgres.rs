@@ -57,6 +57,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     earlier: ("(statement_timestamp() - ", " * interval '1 microsecond')"),
 
     session: None,
+    end_session: Some("SELECT pg_terminate_backend(pg_backend_pid())"),
     begin: "BEGIN",
     begin_acknowledging: "BEGIN ISOLATION LEVEL READ COMMITTED",
     begin_work: "BEGIN ISOLATION LEVEL READ COMMITTED",

@@ -5,7 +5,7 @@ use sqlx::Connection;
 use super::batch::{Arg, Batch, Cell};
 use super::dialect::Locking;
 use super::row::{sequences, span};
-use super::{Backend, Lease, Store, lending, retrying};
+use super::{Backend, Claimed, Lease, Store, lending, retrying};
 use crate::Error;
 
 /// A row whose lease is to be extended.
@@ -18,6 +18,12 @@ pub struct Renewal {
     /// How often it was begun after its owner was lost. One more than before says that it is about to
     /// be begun again; whoever finds it abandoned then knows more than that it was in somebody's queue.
     pub takeovers: u32,
+}
+
+impl From<&Claimed> for Renewal {
+    fn from(row: &Claimed) -> Self {
+        Self { sequence: row.sequence, token: row.token, takeovers: row.takeovers }
+    }
 }
 
 impl<DB: Backend> Store<DB> {

@@ -33,6 +33,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     earlier: ("(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ", ")"),
 
     session: None,
+    end_session: None,
     begin: "BEGIN IMMEDIATE; SAVEPOINT outbox_tx",
     begin_acknowledging: "BEGIN IMMEDIATE; SAVEPOINT outbox_tx",
     begin_work: "BEGIN IMMEDIATE",

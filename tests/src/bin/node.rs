@@ -19,10 +19,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use outbox::{Backend, Config, Delivery, ListenerRegistry, Outbox};
+use outbox::{
+    Backend, Config, Delivery, ListenerOptions, ListenerRegistry, Outbox, Outcome, Timeout, Tx,
+};
 use outbox_tests::event;
 use sqlx::pool::PoolOptions;
-use sqlx::{Connection, MySql, Postgres, Sqlite};
+use sqlx::{AssertSqlSafe, Connection, MySql, Postgres, SqlSafeStr, Sqlite};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -82,21 +84,39 @@ async fn run<DB: Backend>(url: &str, log: File, options: &HashMap<&str, u64>) {
         .connect_with(connect)
         .await
         .expect("the database answers");
-    let log = Arc::new(log);
-    let stuck = option("stuck", 0) == 1;
-    let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
-        // One write for a line, so that a line is there as a whole or not at all.
-        let line = format!("{}\n", delivery.envelope().event_id());
-        (&*log).write_all(line.as_bytes()).expect("the log can be written");
-        async move {
-            if stuck {
-                std::future::pending::<()>().await;
-            }
-        }
-    });
+    let listener = Listener {
+        log: Arc::new(log),
+        stuck: option("stuck", 0) == 1,
+        abort_at: options.get("abort_at").copied(),
+        wait_at: options.get("wait_at").copied(),
+    };
+    let registry = if option("in_tx", 0) == 1 {
+        let options = ListenerOptions::DEFAULT.timeout(Timeout::Never);
+        ListenerRegistry::new().register_in_tx(
+            options,
+            "Order",
+            "A",
+            move |delivery: Delivery, tx: &mut Tx<DB>| {
+                let listener = listener.clone();
+                Box::pin(async move {
+                    let id = delivery.envelope().event_id();
+                    let effect = format!("INSERT INTO effect (event_id) VALUES ('{id}')");
+                    DB::run(&mut *tx, AssertSqlSafe(effect).into_sql_str()).await?;
+                    listener.call(delivery).await;
+                    Ok(Outcome::Done)
+                })
+            },
+        )
+    } else {
+        ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
+            let listener = listener.clone();
+            async move { listener.call(delivery).await }
+        })
+    };
     let mut config = Config::default();
     config.poller.interval = Duration::from_millis(option("poll_ms", 5));
     config.poller.lease = Duration::from_millis(option("lease_ms", 30_000));
+    config.dispatcher.workers = usize::try_from(option("workers", 32)).unwrap();
     config.dispatcher.hot_capacity = usize::try_from(option("seats", 1_000)).unwrap();
     let outbox =
         outbox::builder(pool).config(config).listeners(registry).start().await.expect("it starts");
@@ -113,6 +133,38 @@ async fn run<DB: Backend>(url: &str, log: File, options: &HashMap<&str, u64>) {
     let mut input = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(_)) = input.next_line().await {}
     outbox.shutdown().await.expect("it stops in good order");
+}
+
+/// What happens when an event comes.
+#[derive(Clone)]
+struct Listener {
+    log: Arc<File>,
+    /// It never returns.
+    stuck: bool,
+    /// The event that ends the process, by the number of its aggregate.
+    abort_at: Option<u64>,
+    /// The event at which it says so, and waits for its end.
+    wait_at: Option<u64>,
+}
+
+impl Listener {
+    async fn call(&self, delivery: Delivery) {
+        let event = delivery.envelope();
+        let number = event.aggregate_id().and_then(|id| id.parse().ok());
+        // One write for a line, so that a line is there as a whole or not at all.
+        let line = format!("{}\n", event.event_id());
+        (&*self.log).write_all(line.as_bytes()).expect("the log can be written");
+        if number.is_some() && number == self.abort_at {
+            std::process::abort();
+        }
+        let waits = number.is_some() && number == self.wait_at;
+        if waits {
+            println!("at {}", event.event_id());
+        }
+        if self.stuck || waits {
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 /// Writes events in transactions of some, several at a time.

@@ -1,0 +1,22 @@
+//! Proof under faults: processes are killed and stopped, servers restarted, connections cut, clocks
+//! stepped, disks full.
+
+#![allow(
+    missing_docs,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and documents itself by its name"
+)]
+
+mod exactly_once;
+mod poison;
+
+use tokio::sync::{Mutex, MutexGuard};
+
+/// Waits until no other test of this binary runs: they use whole machines.
+async fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    ALONE.lock().await
+}

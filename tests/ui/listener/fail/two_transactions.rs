@@ -1,0 +1,19 @@
+//@ error at: &
+#![allow(unused)]
+
+use outbox::{AggregateType, EventType, Tx, listener};
+
+#[derive(AggregateType)]
+struct Order;
+
+#[derive(EventType)]
+#[outbox(aggregate = Order)]
+enum OrderEvent {
+    Placed { order_id: u64, total_cents: u64 },
+    Paid(String),
+}
+
+#[listener(event = OrderEvent::Paid)]
+async fn on_paid(paid: String, tx: &mut Tx<sqlx::Sqlite>, other: &mut Tx<sqlx::Postgres>) {}
+
+fn main() {}
