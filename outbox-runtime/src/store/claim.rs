@@ -290,10 +290,10 @@ impl<DB: Backend> Store<DB> {
         for caught in &mut catch.rows {
             match &mut caught.row {
                 Ok(row) => {
-                    row.token += 1;
-                    row.takeovers += u32::from(caught.taken_over);
+                    row.token = row.token.saturating_add(1);
+                    row.takeovers = row.takeovers.saturating_add(u32::from(caught.taken_over));
                 }
-                Err(row) => row.token += 1,
+                Err(row) => row.token = row.token.saturating_add(1),
             }
         }
         Ok(catch)

@@ -86,8 +86,9 @@ pub(super) const DIALECT: Dialect = Dialect {
                 AND available_at >= {time:$1} AND ($2::bigint = 0 OR created_at <= {earlier:$3}) {pairs} \
             ORDER BY available_at, sequence LIMIT $4 FOR UPDATE SKIP LOCKED) \
         UPDATE {table} AS row SET available_at = {later:$5}, locked_by = $6, locked_at = {now}, \
-            claim_token = claim_token + 1, \
-            takeovers = takeovers + CASE WHEN locked_by IS NULL THEN 0 ELSE 1 END \
+            claim_token = {next:row.claim_token}, \
+            takeovers = takeovers + CASE WHEN locked_by IS NULL OR takeovers = 2147483647 THEN 0 \
+                ELSE 1 END \
         FROM due WHERE row.sequence = due.sequence \
         RETURNING {columns}, {micros:due.available_at}",
     ),
@@ -129,7 +130,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     replay_all: "\
         UPDATE {table} SET status = 0, attempts = 0, takeovers = 0, available_at = {now}, \
             done_at = NULL, last_error = NULL, locked_by = NULL, locked_at = NULL, \
-            claim_token = claim_token + 1 \
+            claim_token = {next:claim_token} \
         WHERE status = 3 AND sequence = ANY($1::bigint[])",
     // Not a join, which the planner would rather hash and sort; and in a CASE, so that it does not
     // take the pairs to be rare and fetch all rows before it sorts the few.
