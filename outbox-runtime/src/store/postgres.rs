@@ -51,8 +51,17 @@ pub(super) const DIALECT: Dialect = Dialect {
     now: "statement_timestamp()",
     int: ("(", ")::bigint"),
     text: ("(", ")::text"),
-    micros: ("(extract(epoch from ", ") * 1000000)::bigint"),
-    time: ("(timestamptz 'epoch' + ", " * interval '1 microsecond')"),
+    // A time beyond 64 bits, or an infinite one, is none.
+    micros: (
+        "CASE WHEN ",
+        " BETWEEN timestamptz '4713-01-01 00:00:00+00 BC' AND timestamptz '294246-12-31 00:00:00+00' \
+            THEN (extract(epoch from {it}) * 1000000)::bigint END",
+    ),
+    // In two parts: a multiple of an interval has 53 bits only.
+    time: (
+        "(timestamptz 'epoch' + (",
+        " / 1000000) * interval '1 second' + ({it} % 1000000) * interval '1 microsecond')",
+    ),
     later: ("(statement_timestamp() + ", " * interval '1 microsecond')"),
     earlier: ("(statement_timestamp() - ", " * interval '1 microsecond')"),
 
