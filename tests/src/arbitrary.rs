@@ -8,7 +8,8 @@ use proptest::collection::{SizeRange, btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use proptest::test_runner::{Config, FileFailurePersistence, RngAlgorithm};
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, FileFailurePersistence, RngAlgorithm, TestRng, TestRunner};
 use serde_json::Value;
 
 /// Stands for what must never be shown: it is planted in payloads and header values.
@@ -24,17 +25,25 @@ pub fn told(error: &(impl Debug + Display)) -> String {
     format!("{error} {}", shown(error))
 }
 
-/// How a property is tried: 10,000 times, a hundred times as often in a long run. What fails is
+/// How a property is tried: 10,000 times, ten times as often in a long run. What fails is
 /// kept under `tests/regressions` and tried first from then on.
 pub fn config() -> Config {
     let long = std::env::var_os("OUTBOX_TEST_LONG").is_some();
     Config {
-        cases: if long { 1_000_000 } else { 10_000 },
+        cases: if long { 100_000 } else { 10_000 },
         failure_persistence: Some(Box::new(FileFailurePersistence::SourceParallel("regressions"))),
         // The quick one: what is wanted are many cases, not secrets.
         rng_algorithm: RngAlgorithm::XorShift,
         ..Config::default()
     }
+}
+
+/// So many values, always the same ones for a seed: for what cannot be tried one by one.
+pub fn samples<T: Debug>(seed: u8, count: usize, strategy: impl Strategy<Value = T>) -> Vec<T> {
+    let random = TestRng::from_seed(RngAlgorithm::XorShift, &[seed.max(1); 16]);
+    let mut runner = TestRunner::new_with_rng(Config::default(), random);
+    let tree = |_| strategy.new_tree(&mut runner).expect("nothing is filtered out");
+    (0..count).map(tree).map(|tree| tree.current()).collect()
 }
 
 /// Characters that some parser or some database treats in a way of its own.
