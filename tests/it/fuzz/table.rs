@@ -26,6 +26,7 @@ fn part() -> impl Strategy<Value = String> {
         6 => "[A-Za-z_][A-Za-z0-9_]{0,20}",
         2 => "[A-Za-z0-9_.]{0,4}",
         2 => (60..67_usize).prop_map(|length| "t".repeat(length)),
+        2 => ("[A-Za-z_]{1,3}", text(1..=1), "[a-z]{0,3}").prop_map(|(a, b, c)| a + &b + &c),
         1 => text(0..6),
     ]
 }
