@@ -1,4 +1,5 @@
-//! The rename rules, as serde has them.
+//! The rename rules, as serde has them. Letters beyond ASCII have cases as well, which serde leaves as they
+//! are or fails at.
 
 use syn::LitStr;
 
@@ -47,19 +48,20 @@ impl Case {
                     .next()
                     .map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
             }
-            Self::Snake => words(variant, '_'),
-            Self::ScreamingSnake => words(variant, '_').to_uppercase(),
-            Self::Kebab => words(variant, '-'),
-            Self::ScreamingKebab => words(variant, '-').to_uppercase(),
+            Self::Snake => snake(variant),
+            Self::ScreamingSnake => snake(variant).to_uppercase(),
+            // An underscore that stood there before becomes one, too.
+            Self::Kebab => snake(variant).replace('_', "-"),
+            Self::ScreamingKebab => snake(variant).to_uppercase().replace('_', "-"),
         }
     }
 }
 
-fn words(variant: &str, separator: char) -> String {
+fn snake(variant: &str) -> String {
     let mut renamed = String::new();
     for (index, letter) in variant.char_indices() {
         if index > 0 && letter.is_uppercase() {
-            renamed.push(separator);
+            renamed.push('_');
         }
         renamed.extend(letter.to_lowercase());
     }
@@ -87,5 +89,56 @@ mod tests {
                 "ORDER-PAID-IN-FULL",
             ]
         );
+    }
+    /// What serde does to the names of variants, as its source has it.
+    fn of_serde(rule: &str, variant: &str) -> String {
+        let snake = || {
+            let mut snake = String::new();
+            for (index, letter) in variant.char_indices() {
+                if index > 0 && letter.is_uppercase() {
+                    snake.push('_');
+                }
+                snake.push(letter.to_ascii_lowercase());
+            }
+            snake
+        };
+        match rule {
+            "lowercase" => variant.to_ascii_lowercase(),
+            "UPPERCASE" => variant.to_ascii_uppercase(),
+            "camelCase" => variant[..1].to_ascii_lowercase() + &variant[1..],
+            "snake_case" => snake(),
+            "SCREAMING_SNAKE_CASE" => snake().to_ascii_uppercase(),
+            "kebab-case" => snake().replace('_', "-"),
+            "SCREAMING-KEBAB-CASE" => snake().to_ascii_uppercase().replace('_', "-"),
+            _ => variant.to_owned(),
+        }
+    }
+
+    #[test]
+    fn every_short_variant_is_renamed_as_serde_does() {
+        let mut variants = vec![String::new()];
+        let mut last = variants.clone();
+        for _ in 0..6 {
+            let longer =
+                |text: &String| ["A", "b", "C", "1", "_"].map(|letter| format!("{text}{letter}"));
+            last = last.iter().flat_map(longer).collect();
+            variants.extend_from_slice(&last);
+        }
+        for (rule, case) in RULES {
+            for variant in variants.iter().filter(|variant| !variant.is_empty()) {
+                assert_eq!(case.rename(variant), of_serde(rule, variant), "{rule}: {variant}");
+            }
+        }
+    }
+
+    #[test]
+    fn letters_of_other_scripts_disturb_no_rule() {
+        for (_, case) in RULES {
+            for variant in ["", "Ü", "ÜÖ", "İx", "ßa", "Дело", "名前", "ǅx", "A\u{301}"]
+            {
+                let renamed = case.rename(variant);
+                assert_eq!(renamed.is_empty(), variant.is_empty(), "{variant}");
+            }
+        }
     }
 }

@@ -38,4 +38,47 @@ mod tests {
         }
         assert_eq!(parse(&format!("{}d", u64::MAX)), None);
     }
+    /// Every text of up to so many letters.
+    fn texts(alphabet: &str, longest: usize) -> Vec<String> {
+        let mut texts = vec![String::new()];
+        let mut last = texts.clone();
+        for _ in 0..longest {
+            let longer = |text: &String| {
+                alphabet.chars().map(|letter| format!("{text}{letter}")).collect::<Vec<_>>()
+            };
+            last = last.iter().flat_map(longer).collect();
+            texts.extend_from_slice(&last);
+        }
+        texts
+    }
+
+    const UNITS: [(&str, u64); 5] =
+        [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+
+    #[test]
+    fn takes_digits_and_a_unit_and_nothing_else() {
+        for text in texts("019smhd -+.ü\u{661}\0", 4) {
+            let unit = text.trim_start_matches(['0', '1', '9']);
+            let count = text[..text.len() - unit.len()].parse::<u64>();
+            let millis = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, millis)| *millis);
+            let expected = count.ok().zip(millis).map(|(count, millis)| count * millis);
+            assert_eq!(parse(&text), expected.map(Duration::from_millis), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn every_count_of_every_unit_comes_back_until_it_no_longer_fits() {
+        for (unit, millis) in UNITS {
+            let most = if millis == 1 { u64::MAX } else { u64::MAX / (millis / 1_000) };
+            let counts = (0..64).flat_map(|bit| {
+                let power = 1_u64 << bit;
+                [power - 1, power, power | 1]
+            });
+            for count in counts.chain([most - 1, most, most.saturating_add(1), u64::MAX]) {
+                let found = parse(&format!("{count}{unit}")).map(|found| found.as_millis());
+                let expected = u128::from(count) * u128::from(millis);
+                assert_eq!(found, (count <= most).then_some(expected), "{count}{unit}");
+            }
+        }
+    }
 }

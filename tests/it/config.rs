@@ -59,3 +59,11 @@ fn bad_values_name_their_variable_all_at_once() {
         assert!(text.contains(name), "{text}");
     }
 }
+
+#[test]
+fn a_duration_reaches_as_far_as_in_a_listener() {
+    // In milliseconds this has more than 64 bits.
+    let config = from(&[("OUTBOX_CLEANER_RETENTION", "18532312820653089s")]).unwrap();
+    assert_eq!(config.purge.retention, Duration::from_secs(18_532_312_820_653_089));
+    assert!(from(&[("OUTBOX_CLEANER_RETENTION", "18446744073709551616s")]).is_err());
+}

@@ -14,4 +14,5 @@ mod decode;
 mod docs;
 mod envelope;
 mod extract;
+mod fuzz;
 mod rename;

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+pub mod arbitrary;
 mod database;
 mod heard;
 mod node;

@@ -114,9 +114,22 @@ async fn replay_all_takes_what_is_dead_now<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(claim::all(&store, "a").await.rows.len(), 25);
 }
 
+async fn the_last_moment_that_can_be_stored_is_listed<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let last = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_214_400);
+    let event = EventEnvelope::builder("A").occurred_at(last).payload_json("{}").build().unwrap();
+    bury(&db, &store, &[event]).await;
+    let found = store.dead(&DeadFilter::default(), 0, 10).await.unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].row.envelope.occurred_at(), last);
+    assert_eq!(store.count_dead(&DeadFilter::default()).await.unwrap(), 1);
+    assert_eq!(store.replay_all(&DeadFilter::default(), 10).await.unwrap(), 1);
+}
+
 on_every_database!(
     dead_events_are_listed_oldest_first,
     every_filter_narrows,
     replay_begins_anew,
     replay_all_takes_what_is_dead_now,
+    the_last_moment_that_can_be_stored_is_listed,
 );

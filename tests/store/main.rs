@@ -15,6 +15,7 @@ mod cut;
 mod dead;
 mod finish;
 mod foreign;
+mod fuzz;
 mod insert;
 mod interleave;
 mod lost;

@@ -45,8 +45,10 @@ fn test(long: bool) -> Result {
     if long {
         // One at a time: some of them measure.
         let mut tests =
-            cargo("test --package outbox-tests --test store -- --test-threads=1 --nocapture");
-        tests.args(["model::", "plan::", "price::"]).env("OUTBOX_TEST_LONG", "1");
+            cargo("test --package outbox-tests --test it --test store -- --test-threads=1");
+        tests
+            .args(["fuzz::", "model::", "plan::", "price::", "--nocapture"])
+            .env("OUTBOX_TEST_LONG", "1");
         servers.tell(&mut tests);
         run(tests)?;
     }

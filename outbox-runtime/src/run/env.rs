@@ -114,16 +114,18 @@ fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
+/// As `outbox-macros` reads them, so that a duration is one wherever it is written.
 fn duration(text: &str) -> Option<Duration> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
-    let count: u64 = text[..digits].parse().ok()?;
-    let unit_millis = match &text[digits..] {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return None,
-    };
-    count.checked_mul(unit_millis).map(Duration::from_millis)
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    let in_seconds = |unit: u64| number.checked_mul(unit).map(Duration::from_secs);
+    match unit {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => in_seconds(1),
+        "m" => in_seconds(60),
+        "h" => in_seconds(60 * 60),
+        "d" => in_seconds(24 * 60 * 60),
+        _ => None,
+    }
 }

@@ -287,8 +287,8 @@ impl<DB: Backend> Store<DB> {
         // The rows were read before they were claimed.
         for caught in &mut catch.rows {
             match &mut caught.row {
-                Ok(row) => row.token += 1,
-                Err(row) => row.token += 1,
+                Ok(row) => row.token = row.token.saturating_add(1),
+                Err(row) => row.token = row.token.saturating_add(1),
             }
         }
         Ok(catch)

@@ -1,4 +1,4 @@
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use super::batch::Arg;
 use super::row::{self, micros};
@@ -34,9 +34,6 @@ pub struct DeadEvent {
     pub died_at: Option<SystemTime>,
 }
 
-/// 9999-12-31: later than anything that can be stored.
-const END_OF_TIME: Duration = Duration::from_secs(253_402_214_400);
-
 impl DeadFilter {
     pub(super) fn args(&self) -> Vec<Arg> {
         vec![
@@ -44,8 +41,8 @@ impl DeadFilter {
             self.aggregate_type.as_deref().into(),
             self.aggregate_id.as_deref().into(),
             self.tenant_id.as_deref().into(),
-            micros(self.since.unwrap_or(UNIX_EPOCH)).into(),
-            micros(self.before.unwrap_or(UNIX_EPOCH + END_OF_TIME)).into(),
+            self.since.map(micros).into(),
+            self.before.map(micros).into(),
         ]
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Statements are templates. `{table}` and `{index:x}` are the quoted names, `{now}` is the time of the
 //! statement, `{int:..}`, `{text:..}`, `{micros:..}`, `{time:..}`, `{later:..}` and `{earlier:..}` wrap
-//! an expression, `$1`, `$2`, … are arguments, each used once and in order.
+//! an expression, `{next:..}` is a token's successor, `$1`, `$2`, … are arguments, each used once and in
+//! order.
 
 use super::Table;
 
@@ -88,8 +89,12 @@ pub(super) const MISSING_INDEX: &str = "the table lacks an index of its migratio
 pub(super) const READ_ONLY: &str =
     "the server is read-only: nothing can be written or delivered; connect to the primary";
 
-/// What comes before and after an expression.
+/// What comes before and after an expression; `{it}` is the expression once more.
 pub(super) type Wrap = (&'static str, &'static str);
+
+/// The next token. Nothing comes after the last one: a row that was given it by hand keeps it, instead of
+/// failing every claim that meets it.
+const NEXT: Wrap = ("", " + CASE WHEN {it} < 9223372036854775807 THEN 1 ELSE 0 END");
 
 /// How rows are taken without waiting for those that others hold: in one statement, or by locking
 /// them first.
@@ -120,12 +125,13 @@ impl Dialect {
             ("{time:", self.time),
             ("{later:", self.later),
             ("{earlier:", self.earlier),
+            ("{next:", NEXT),
         ];
         for (opening, (before, after)) in wraps {
             while let Some(start) = sql.find(opening) {
                 let end = start + sql[start..].find('}').unwrap_or(sql.len() - start - 1);
                 let inner = &sql[start + opening.len()..end];
-                let wrapped = format!("{before}{inner}{after}");
+                let wrapped = format!("{before}{inner}{}", after.replace("{it}", inner));
                 sql.replace_range(start..=end, &wrapped);
             }
         }

@@ -61,6 +61,9 @@ pub enum Completion {
 
 const DOING: &str = "recording results";
 
+/// The most attempts that a row can hold.
+const MAX_ATTEMPTS: u32 = i32::MAX.cast_unsigned();
+
 /// The longest error text, in characters.
 const MAX_ERROR_CHARS: usize = 4_000;
 
@@ -169,7 +172,7 @@ pub(super) fn updates(results: &[&Finish], owner: &str, arrays: bool) -> Vec<Arg
             Cell::Int(Some(finish.sequence)),
             Cell::Int(Some(finish.token)),
             Cell::Int(Some(mark)),
-            Cell::Int(attempts.map(i64::from)),
+            Cell::Int(attempts.map(|attempts| attempts.min(MAX_ATTEMPTS).into())),
             Cell::Int(Some(span(wait))),
             Cell::Text(error),
         ]

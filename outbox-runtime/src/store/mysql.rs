@@ -86,7 +86,7 @@ pub(super) const DIALECT: Dialect = Dialect {
                 lease BIGINT PATH '$[3]')) AS ours \
             STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) ON row.sequence = ours.sequence \
             SET row.available_at = {later:ours.lease}, row.locked_by = ours.owner, \
-                row.locked_at = {now}, row.claim_token = row.claim_token + 1 \
+                row.locked_at = {now}, row.claim_token = {next:row.claim_token} \
             WHERE row.status IN (0, 2) AND row.claim_token = ours.token",
     },
     renew: Locking::LockThenUpdate {
@@ -148,7 +148,7 @@ pub(super) const DIALECT: Dialect = Dialect {
             ON row.sequence = ours.sequence \
         SET row.attempts = 0, row.takeovers = 0, row.available_at = {now}, row.done_at = NULL, \
             row.last_error = NULL, row.locked_by = NULL, row.locked_at = NULL, \
-            row.claim_token = row.claim_token + 1, row.status = 0 \
+            row.claim_token = {next:row.claim_token}, row.status = 0 \
         WHERE row.status = 3",
     pairs: "AND (COALESCE(aggregate_type, '__GLOBAL__'), event_type) IN ({each})",
     pair: "($1, $1)",

@@ -51,8 +51,17 @@ pub(super) const DIALECT: Dialect = Dialect {
     now: "statement_timestamp()",
     int: ("(", ")::bigint"),
     text: ("(", ")::text"),
-    micros: ("(extract(epoch from ", ") * 1000000)::bigint"),
-    time: ("(timestamptz 'epoch' + ", " * interval '1 microsecond')"),
+    // A time beyond 64 bits, or an infinite one, is none.
+    micros: (
+        "CASE WHEN ",
+        " BETWEEN timestamptz '4713-01-01 00:00:00+00 BC' AND timestamptz '294246-12-31 00:00:00+00' \
+            THEN (extract(epoch from {it}) * 1000000)::bigint END",
+    ),
+    // In two parts: a multiple of an interval has 53 bits only.
+    time: (
+        "(timestamptz 'epoch' + (",
+        " / 1000000) * interval '1 second' + ({it} % 1000000) * interval '1 microsecond')",
+    ),
     later: ("(statement_timestamp() + ", " * interval '1 microsecond')"),
     earlier: ("(statement_timestamp() - ", " * interval '1 microsecond')"),
 
@@ -88,7 +97,7 @@ pub(super) const DIALECT: Dialect = Dialect {
                 AND available_at >= {time:$1} AND ($2::bigint = 0 OR created_at <= {earlier:$3}) {pairs} \
             ORDER BY available_at, sequence LIMIT $4 FOR UPDATE SKIP LOCKED) \
         UPDATE {table} AS row SET available_at = {later:$5}, locked_by = $6, locked_at = {now}, \
-            claim_token = claim_token + 1 \
+            claim_token = {next:row.claim_token} \
         FROM due WHERE row.sequence = due.sequence \
         RETURNING {columns}, {micros:due.available_at}, due.locked_by::text",
     ),
@@ -131,7 +140,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     replay_all: "\
         UPDATE {table} SET status = 0, attempts = 0, takeovers = 0, available_at = {now}, \
             done_at = NULL, last_error = NULL, locked_by = NULL, locked_at = NULL, \
-            claim_token = claim_token + 1 \
+            claim_token = {next:claim_token} \
         WHERE status = 3 AND sequence = ANY($1::bigint[])",
     // Not a join, which the planner would rather hash and sort; and in a CASE, so that it does not
     // take the pairs to be rare and fetch all rows before it sorts the few.

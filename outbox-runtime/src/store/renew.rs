@@ -20,6 +20,13 @@ pub struct Renewal {
     pub takeovers: u32,
 }
 
+impl Renewal {
+    /// As many as a row can hold.
+    fn stored_takeovers(&self) -> i64 {
+        self.takeovers.min(i32::MAX.cast_unsigned()).into()
+    }
+}
+
 impl From<&Claimed> for Renewal {
     fn from(row: &Claimed) -> Self {
         Self { sequence: row.sequence, token: row.token, takeovers: row.takeovers }
@@ -71,8 +78,7 @@ impl<DB: Backend> Store<DB> {
             let locked: HashSet<i64> = renewed.iter().copied().collect();
             let ours = held.iter().filter(|row| locked.contains(&row.sequence));
             let rows = ours.map(|row| {
-                let takeovers = i64::from(row.takeovers);
-                [row.sequence, length, takeovers].map(|number| Cell::Int(Some(number)))
+                [row.sequence, length, row.stored_takeovers()].map(|number| Cell::Int(Some(number)))
             });
             let args = Batch::new(rows).into_args(DB::DIALECT.arrays);
             DB::execute(&mut work, update.clone(), args).await?;
@@ -86,14 +92,14 @@ impl<DB: Backend> Store<DB> {
         let int = |number: i64| Cell::Int(Some(number));
         if DB::DIALECT.arrays {
             let rows =
-                held.iter().map(|row| [row.sequence, row.token, row.takeovers.into()].map(int));
+                held.iter().map(|row| [row.sequence, row.token, row.stored_takeovers()].map(int));
             let mut args = Batch::new(rows).into_args(true);
             args.extend([lease.owner.into(), length.into()]);
             return args;
         }
         let rows = held.iter().map(|row| {
             let owner = Cell::Text(Some(lease.owner.to_owned()));
-            [int(row.sequence), int(row.token), owner, int(length), int(row.takeovers.into())]
+            [int(row.sequence), int(row.token), owner, int(length), int(row.stored_takeovers())]
         });
         Batch::new(rows).into_args(false)
     }

@@ -2,6 +2,9 @@
 //!
 //! `+status`: without the sign the planner would look up the status instead of the batch's own rows, and
 //! walk everything that is pending.
+//!
+//! A column holds values of any type. A row whose token is no number could never be marked, so it is not
+//! claimed.
 
 use super::backend::backend;
 use super::dialect::{Dialect, Locking, MISSING_INDEX, READ_ONLY};
@@ -58,11 +61,12 @@ pub(super) const DIALECT: Dialect = Dialect {
         lock: "\
             SELECT {columns}, available_at, row.locked_by FROM {table} AS row \
             WHERE status IN (0, 2) AND status = {status} AND available_at <= {now} \
-                AND available_at >= $1 AND ($2 = 0 OR created_at <= {earlier:$3}) {pairs} \
+                AND available_at >= $1 AND ($2 = 0 OR created_at <= {earlier:$3}) \
+                AND typeof(claim_token) = 'integer' {pairs} \
             ORDER BY available_at, sequence LIMIT $4",
         update: "\
             UPDATE {table} AS row SET available_at = {now} + ours.lease, locked_by = ours.owner, \
-                locked_at = {now}, claim_token = row.claim_token + 1 \
+                locked_at = {now}, claim_token = {next:row.claim_token} \
             FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS owner, \
                 value ->> 3 AS lease FROM json_each($1)) AS ours \
             WHERE row.sequence = ours.sequence AND row.claim_token = ours.token \
@@ -104,7 +108,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     replay_all: "\
         UPDATE {table} SET status = 0, attempts = 0, takeovers = 0, available_at = {now}, \
             done_at = NULL, last_error = NULL, locked_by = NULL, locked_at = NULL, \
-            claim_token = claim_token + 1 \
+            claim_token = {next:claim_token} \
         WHERE status = 3 AND sequence IN (SELECT value FROM json_each($1))",
     pairs: "\
         AND COALESCE(aggregate_type, '__GLOBAL__') || char(31) || event_type IN ( \

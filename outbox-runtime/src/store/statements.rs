@@ -21,7 +21,7 @@ const DEAD_FILTER: &str = "\
     AND (COALESCE(aggregate_type, '__GLOBAL__') = COALESCE($2, aggregate_type, '__GLOBAL__')) \
     AND (COALESCE(aggregate_id, '') = COALESCE($3, aggregate_id, '')) \
     AND (COALESCE(tenant_id, '') = COALESCE($4, tenant_id, '')) \
-    AND created_at >= {time:$5} AND created_at < {time:$6}";
+    AND COALESCE(created_at >= {time:$5}, true) AND COALESCE(created_at < {time:$6}, true)";
 
 const DEAD_QUERY: &str = "\
     SELECT {columns}, row.last_error, {micros:row.done_at} FROM {table} AS row \

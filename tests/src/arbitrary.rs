@@ -1,0 +1,174 @@
+//! Texts and JSON that nobody would write by hand, for everything that decodes.
+
+use std::fmt::{Debug, Display};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use outbox::EventEnvelope;
+use proptest::collection::{SizeRange, btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, FileFailurePersistence, RngAlgorithm, TestRng, TestRunner};
+use serde_json::Value;
+
+/// Stands for what must never be shown: it is planted in payloads and header values.
+pub const SECRET: &str = "4111-1111";
+
+/// Everything that a value shows of itself.
+pub fn shown(value: &impl Debug) -> String {
+    format!("{value:?} {value:#?}")
+}
+
+/// Everything that an error says.
+pub fn told(error: &(impl Debug + Display)) -> String {
+    format!("{error} {}", shown(error))
+}
+
+/// How a property is tried: 10,000 times, ten times as often in a long run. What fails is
+/// kept under `tests/regressions` and tried first from then on.
+pub fn config() -> Config {
+    let long = std::env::var_os("OUTBOX_TEST_LONG").is_some();
+    Config {
+        cases: if long { 100_000 } else { 10_000 },
+        failure_persistence: Some(Box::new(FileFailurePersistence::SourceParallel("regressions"))),
+        // The quick one: what is wanted are many cases, not secrets.
+        rng_algorithm: RngAlgorithm::XorShift,
+        ..Config::default()
+    }
+}
+
+/// So many values, always the same ones for a seed: for what cannot be tried one by one.
+pub fn samples<T: Debug>(seed: u8, count: usize, strategy: impl Strategy<Value = T>) -> Vec<T> {
+    let random = TestRng::from_seed(RngAlgorithm::XorShift, &[seed.max(1); 16]);
+    let mut runner = TestRunner::new_with_rng(Config::default(), random);
+    let tree = |_| strategy.new_tree(&mut runner).expect("nothing is filtered out");
+    (0..count).map(tree).map(|tree| tree.current()).collect()
+}
+
+/// Characters that some parser or some database treats in a way of its own.
+const ODD: &str = "ü\0\u{1}\u{8}\t\n\r\u{1b}\u{1f} \"'`\\/%_$?{}[],:;.-+09\u{7f}\u{85}\u{a0}ßİ\u{301}\
+    \u{200b}\u{2028}\u{d7ff}\u{e000}\u{feff}\u{fffd}\u{ffff}\u{10000}😀\u{10ffff}";
+
+/// Any character, the troublesome ones often.
+fn letter(number: u32) -> char {
+    let (kind, number) = (number % 10, number / 10);
+    match kind {
+        0..5 => char::from(b'!' + (number % 94) as u8),
+        5..9 => ODD.chars().cycle().nth(number as usize % 64).unwrap_or('x'),
+        _ => char::from_u32(number % 0x11_0000).unwrap_or('x'),
+    }
+}
+
+/// Any text of so many characters.
+pub fn text(length: impl Into<SizeRange>) -> impl Strategy<Value = String> {
+    // A strategy for each character would take ten times as long.
+    vec(any::<u32>(), length).prop_map(|numbers| numbers.into_iter().map(letter).collect())
+}
+
+/// Text that can be a name or an id of so many bytes: all that is asked of a stored text.
+pub fn sound_text(limit: usize) -> impl Strategy<Value = String> {
+    text(1..=limit).prop_map(move |text| {
+        let mut sound: String = text.chars().filter(|letter| !letter.is_control()).collect();
+        while sound.len() > limit {
+            sound.pop();
+        }
+        let trimmed = sound.trim();
+        if trimmed.is_empty() { "x".to_owned() } else { trimmed.to_owned() }
+    })
+}
+
+/// What can be an event id.
+pub fn sound_id() -> impl Strategy<Value = String> {
+    vec(b'!'..=b'~', 1..=36).prop_map(|letters| letters.into_iter().map(char::from).collect())
+}
+
+/// Any JSON value; strings and keys bear the secret now and then.
+pub fn json() -> impl Strategy<Value = Value> {
+    let word =
+        || prop_oneof![3 => text(0..8), 1 => text(0..3).prop_map(|text| SECRET.to_owned() + &text)];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        word().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 16, 4, move |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..4).prop_map(Value::from),
+            btree_map(word(), inner, 0..4)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+/// Pieces of JSON at which readers are known to differ.
+const FRAGMENTS: &str = r#"1e999 -1e-999 -0 01 1. .5 0x1 NaN null "\ud800" "\udc00" "\u0000" "\x" {"a":1,"a":2} [1,] {"a"}
+/**/ 18446744073709551616 [[[[[[[[[[[[[[[[ ]]]] " {"a":1,"a":"b"}"#;
+
+/// One change to a text: a piece of it is cut out, and something else put there.
+fn edit() -> impl Strategy<Value = (Index, usize, String)> {
+    let put = prop_oneof![
+        2 => text(0..3),
+        1 => select(FRAGMENTS.split_whitespace().collect::<Vec<_>>()).prop_map(str::to_owned),
+    ];
+    (any::<Index>(), 0..4_usize, put)
+}
+
+/// Text that is JSON, or was before something happened to it.
+pub fn nearly_json() -> impl Strategy<Value = String> {
+    (json(), any::<bool>(), vec(edit(), 0..3)).prop_map(|(value, pretty, edits)| {
+        let text = if pretty { format!("{value:#}") } else { value.to_string() };
+        edits.into_iter().fold(text, |text, (at, cut, put)| edited(&text, at, cut, &put))
+    })
+}
+
+fn edited(text: &str, at: Index, cut: usize, put: &str) -> String {
+    let at = at.index(text.chars().count() + 1);
+    let before = text.chars().take(at);
+    before.chain(put.chars()).chain(text.chars().skip(at + cut)).collect()
+}
+
+/// Headers that can be stored; keys and values have every character but NUL.
+pub fn sound_headers() -> impl Strategy<Value = Vec<(String, String)>> {
+    let without_nul = |text: String| text.replace('\0', "\u{1}");
+    let pair = (text(1..12).prop_map(without_nul), text(0..24).prop_map(without_nul));
+    vec(pair, 0..4)
+}
+
+/// A time that every database can store, in whole microseconds.
+pub fn sound_time() -> impl Strategy<Value = SystemTime> {
+    let year_9999: u64 = 253_402_214_400_000_000;
+    prop_oneof![Just(0), Just(year_9999), 0..=year_9999]
+        .prop_map(|micros| UNIX_EPOCH + Duration::from_micros(micros))
+}
+
+/// Any event that can be written.
+pub fn envelope() -> impl Strategy<Value = EventEnvelope> {
+    let payload = prop_oneof![
+        4 => json().prop_map(|value| value.to_string()),
+        2 => json().prop_map(|value| format!(" {value:#}\n")),
+        1 => text(50..100).prop_map(|text| Value::from(text.repeat(50)).to_string()),
+    ];
+    let rest = (sound_time(), sound_headers(), payload);
+    let names = (sound_text(128), option::of(sound_text(64)));
+    let ids = (option::of(sound_text(128)), option::of(sound_text(64)));
+    (sound_id(), names, ids, rest).prop_map(|(id, names, ids, (time, headers, payload))| {
+        let mut builder =
+            EventEnvelope::builder(names.0).event_id(id).occurred_at(time).payload_json(payload);
+        if let Some(aggregate_type) = names.1 {
+            builder = builder.aggregate_type(aggregate_type);
+        }
+        if let Some(aggregate_id) = ids.0 {
+            builder = builder.aggregate_id(aggregate_id);
+        }
+        if let Some(tenant) = ids.1 {
+            builder = builder.tenant(tenant);
+        }
+        let headers = headers.into_iter();
+        let builder = headers.fold(builder, |builder, (key, value)| builder.header(key, value));
+        builder.build().expect("everything in it is sound")
+    })
+}

@@ -1,0 +1,102 @@
+//! What is written comes back as it was, and what is recorded as it may be.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use outbox::EventEnvelope;
+use outbox_runtime::store::{Completion, Finish, Finished};
+use outbox_tests::arbitrary::{envelope, samples, text};
+use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
+use proptest::prelude::*;
+use sqlx::{AssertSqlSafe, SqlSafeStr};
+
+use super::seeds;
+use crate::claim::all;
+use crate::write::writer;
+
+/// Everything that an envelope says, to be compared.
+pub(super) fn said(envelope: &EventEnvelope) -> impl PartialEq + std::fmt::Debug + use<> {
+    (
+        (envelope.event_id(), envelope.event_type().to_owned(), envelope.occurred_at()),
+        (envelope.aggregate_type().to_owned(), envelope.aggregate_id().map(str::to_owned)),
+        (envelope.tenant_id().map(str::to_owned), envelope.headers().to_json()),
+        envelope.payload().as_str().to_owned(),
+    )
+}
+
+/// Some events, no id twice.
+pub(super) fn events(seed: u8, count: usize) -> Vec<EventEnvelope> {
+    let mut seen = HashSet::new();
+    let mut events = samples(seed, count, envelope());
+    events.retain(|envelope| seen.insert(envelope.event_id()));
+    events
+}
+
+async fn any_event_comes_back_as_it_was_written<DB: TestDatabase>(db: Fresh<DB>) {
+    let (writer, _) = writer(&db, 0).await;
+    for seed in seeds() {
+        let events = events(seed, 300);
+        for some in events.chunks(40) {
+            let mut tx = writer.begin().await.unwrap();
+            assert_eq!(tx.write_all(some.iter().cloned()).unwrap().len(), some.len());
+            tx.commit().await.unwrap();
+        }
+        let claimed = all(writer.store(), "a").await;
+        assert_eq!((claimed.rows.len(), claimed.undecodable.len()), (events.len(), 0));
+        let found: HashMap<_, _> =
+            claimed.rows.iter().map(|row| (row.envelope.event_id(), &row.envelope)).collect();
+        for written in &events {
+            let Some(found) = found.get(&written.event_id()) else { panic!("{written:?} is lost") };
+            assert_eq!(said(found), said(written));
+        }
+        db.run(format!("DELETE FROM {}", writer.store().table())).await;
+    }
+}
+
+/// What remains of an error's text.
+fn storable(error: &str) -> String {
+    let letters = error.chars().filter_map(|letter| match letter {
+        letter if letter.is_whitespace() => Some(' '),
+        letter if letter.is_control() => None,
+        letter => Some(letter),
+    });
+    letters.take(4_000).collect()
+}
+
+async fn any_error_is_recorded_as_far_as_it_can_be<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let long = (text(1..40), 1..400_usize).prop_map(|(text, times)| text.repeat(times));
+    let errors = samples(1, 100, prop_oneof![text(0..40), long]);
+    rows.insert_due(&errors.iter().map(|_| event("A")).collect::<Vec<_>>()).await;
+    let mut claimed = all(&store, "a").await.rows;
+    claimed.sort_by_key(|row| row.sequence);
+    let finish: Vec<Finish> = claimed
+        .iter()
+        .zip(&errors)
+        .enumerate()
+        .map(|(index, (row, error))| {
+            let (attempts, error) = (u32::MAX - u32::try_from(index).unwrap(), error.clone());
+            let result = match index % 2 {
+                0 => Finished::Retry { attempts, delay: Duration::MAX, error },
+                _ => Finished::Dead { attempts, error },
+            };
+            Finish { sequence: row.sequence, token: row.token, result }
+        })
+        .collect();
+    // As many attempts as there are numbers, and the longest delay.
+    assert!(store.finish("a", &finish, Completion::Keep).await.unwrap().is_empty());
+    let sql = format!("SELECT last_error FROM {} ORDER BY sequence", store.table());
+    let mut connection = db.pool.acquire().await.unwrap();
+    let found =
+        DB::fetch(&mut connection, AssertSqlSafe(sql).into_sql_str(), vec![]).await.unwrap();
+    assert_eq!(found.len(), errors.len());
+    for (found, error) in found.iter().zip(&errors) {
+        assert_eq!(DB::text(found, 0).unwrap(), Some(storable(error)), "of {error:?}");
+    }
+}
+
+on_every_database!(
+    any_event_comes_back_as_it_was_written,
+    any_error_is_recorded_as_far_as_it_can_be,
+);
