@@ -11,7 +11,7 @@ mod tidy;
 
 use std::process::ExitCode;
 
-type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+use outbox_servers::Result;
 
 const USAGE: &str = "\
 cargo xtask test [--long]    everything that must pass: format, lints, docs, tests, features, drift
