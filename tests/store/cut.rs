@@ -1,7 +1,6 @@
 //! Futures that are dropped half-way, at every point where they wait.
 
 use std::collections::HashSet;
-use std::task::Poll;
 use std::time::Duration;
 
 use outbox_runtime::Error;
@@ -90,17 +89,8 @@ async fn a_dropped_begin_leaks_no_connection<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 /// Polls a future so many times at most; whether it came to its end.
-async fn poll_times<F: Future<Output: std::fmt::Debug>>(future: F, times: i32) -> bool {
-    let mut future = std::pin::pin!(future);
-    let mut left = times;
-    std::future::poll_fn(|context| {
-        if future.as_mut().poll(context).is_ready() {
-            return Poll::Ready(true);
-        }
-        left -= 1;
-        if left == 0 { Poll::Ready(false) } else { Poll::Pending }
-    })
-    .await
+async fn poll_times<F: Future>(future: F, times: i32) -> bool {
+    outbox_tests::poll_times(future, times.unsigned_abs()).await.is_some()
 }
 
 async fn a_dropped_claim_loses_nothing<DB: TestDatabase>(db: Fresh<DB>) {

@@ -1,0 +1,31 @@
+//! Proof under faults: processes are killed and stopped, servers restarted, connections cut, clocks
+//! stepped, disks full.
+
+#![allow(
+    missing_docs,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and documents itself by its name"
+)]
+
+mod arena;
+mod away;
+mod child;
+mod database;
+mod exhausted;
+mod full;
+mod half_open;
+mod ledger;
+mod restarts;
+mod schedule;
+mod verdict;
+
+use tokio::sync::{Mutex, MutexGuard};
+
+/// Waits until no other test of this binary runs: they use whole machines.
+async fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    ALONE.lock().await
+}
