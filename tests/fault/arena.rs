@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use outbox_servers::{Server, fake_clock};
-use outbox_tests::{Fresh, Proxy, given_url};
+use outbox_tests::{Fresh, Proxy, Rows, given_url};
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep_until};
 
@@ -99,10 +99,37 @@ impl<DB: FaultDatabase> Arena<DB> {
         (in_hand, begun.elapsed())
     }
 
+    /// Waits until everything is delivered. The leases of rows that nobody has in hand, because a
+    /// commit was cut short, are ended early: that is as good as waiting.
+    pub(crate) async fn deliver_all(&self) {
+        let store = self.db.store().await;
+        let mut last = None;
+        let mut ticks = tokio::time::interval(Duration::from_secs(1));
+        while self.count("outbox_event WHERE status <> 1").await > 0 {
+            ticks.tick().await;
+            let in_hand = self.in_hand(None).await;
+            if last.as_ref() == Some(&in_hand) && !in_hand.is_empty() {
+                (&self.db, &store).age(self.setting.lease).await;
+            }
+            last = Some(in_hand);
+        }
+    }
+
     fn reopen(&self) {
         if let Some(proxy) = &self.proxy {
             proxy.refuse(false);
         }
+    }
+
+    /// Has processes write no more, waits until all is delivered, and stops them.
+    pub(crate) async fn settle(&self, mut children: Vec<Child>) {
+        block_in_place(|| {
+            children.iter_mut().for_each(Child::hush);
+            children.iter_mut().for_each(Child::hushed);
+        });
+        let all = tokio::time::timeout(Duration::from_secs(60), self.deliver_all()).await;
+        all.expect("everything is delivered");
+        block_in_place(|| children.into_iter().for_each(Child::stop));
     }
 
     /// How many rows there are of a kind.

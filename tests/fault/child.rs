@@ -86,8 +86,13 @@ impl Child {
         }
     }
 
+    /// Everything it has warned of.
+    pub(crate) fn complaints(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
     fn last_words(&self) -> String {
-        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let log = self.complaints();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")
     }

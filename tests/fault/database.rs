@@ -1,6 +1,8 @@
+use std::time::Duration;
+
 use outbox_servers::{Durability, Server};
 use outbox_tests::{Fresh, Losable};
-use sqlx::{MySql, Postgres, Sqlite};
+use sqlx::{ConnectOptions, MySql, Postgres, Sqlite};
 
 /// A database that faults can be made of.
 pub(crate) trait FaultDatabase: Losable {
@@ -12,6 +14,12 @@ pub(crate) trait FaultDatabase: Losable {
 
     /// Ends the sessions of everybody else in the database.
     fn terminate(db: &Fresh<Self>) -> impl Future<Output = ()> + Send;
+
+    /// Whether somebody keeps all others from writing.
+    fn is_locked(db: &Fresh<Self>) -> impl Future<Output = bool> + Send {
+        let _ = db;
+        async { false }
+    }
 }
 
 impl FaultDatabase for Sqlite {
@@ -22,6 +30,13 @@ impl FaultDatabase for Sqlite {
     }
 
     async fn terminate(_: &Fresh<Self>) {}
+
+    async fn is_locked(db: &Fresh<Self>) -> bool {
+        let patience = Duration::from_millis(300);
+        let options = (*db.pool.connect_options()).clone().busy_timeout(patience);
+        let mut connection = options.connect().await.expect("a connection");
+        sqlx::query("BEGIN IMMEDIATE").execute(&mut connection).await.is_err()
+    }
 }
 
 impl FaultDatabase for Postgres {

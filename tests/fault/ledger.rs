@@ -183,7 +183,7 @@ impl<DB: FaultDatabase> Run<DB> {
         let lasts = LEASE + LEASE / 3;
         self.pause(place, lasts);
         let node = self.children[place].node;
-        let stalls_all = DB::URL_VARIABLE.is_none() && self.is_locked().await;
+        let stalls_all = DB::is_locked(&self.arena.db).await;
         let in_hand = self.arena.in_hand((!stalls_all).then_some(node)).await;
         self.tell(format!("  process {node} had {}, stalls all: {stalls_all}", in_hand.len()));
         self.excused.extend(in_hand);
@@ -191,12 +191,6 @@ impl<DB: FaultDatabase> Run<DB> {
             // It holds the only write lock of SQLite, so nobody can renew a lease.
             self.be_calm(lasts);
         }
-    }
-
-    /// Whether nobody can write to the SQLite file.
-    async fn is_locked(&self) -> bool {
-        let lock = self.arena.db.try_run("BEGIN IMMEDIATE; COMMIT");
-        tokio::time::timeout(Duration::from_millis(300), lock).await.is_err()
     }
 
     async fn outage(&mut self, pause: Duration) {

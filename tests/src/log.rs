@@ -1,6 +1,6 @@
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -13,9 +13,13 @@ pub struct Log(Arc<AtomicU64>);
 impl Log {
     /// Makes it the log of this process.
     pub fn of_this_process() -> Self {
-        let log = Self::default();
-        tracing::subscriber::set_global_default(log.clone()).expect("the only one");
-        log
+        static LOG: OnceLock<Log> = OnceLock::new();
+        let log = LOG.get_or_init(|| {
+            let log = Self::default();
+            tracing::subscriber::set_global_default(log.clone()).expect("the only one");
+            log
+        });
+        log.clone()
     }
 
     /// How many lines there have been.
