@@ -88,6 +88,21 @@ async fn a_dropped_begin_leaks_no_connection<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(business_rows(&db).await, i64::from(connections));
 }
 
+async fn a_dropped_begin_leaves_no_transaction_open<DB: TestDatabase>(db: Fresh<DB>) {
+    writer(&db, 0).await;
+    let mut whole = 0;
+    for (round, polls) in rounds() {
+        let pool = db.single().await;
+        let writer = Writer::new(pool.clone(), Table::default());
+        whole += usize::from(poll_times(writer.begin(), polls).await);
+        // Somebody else's statement on the same connection is committed by itself.
+        let mut connection = pool.acquire().await.unwrap();
+        business::<DB>(&mut connection, round).await.unwrap();
+        assert_eq!(business_rows(&db).await, i64::from(round) + 1, "after {polls} polls");
+    }
+    assert!((3..60).contains(&whole), "{whole} came to their end");
+}
+
 /// Polls a future so many times at most; whether it came to its end.
 async fn poll_times<F: Future>(future: F, times: i32) -> bool {
     outbox_tests::poll_times(future, times.unsigned_abs()).await.is_some()
@@ -154,6 +169,7 @@ on_every_database!(
     a_dropped_commit_says_nothing,
     a_dropped_flush_loses_nothing,
     a_dropped_begin_leaks_no_connection,
+    a_dropped_begin_leaves_no_transaction_open,
     a_dropped_claim_loses_nothing,
     a_dropped_renewal_leaves_the_lease_as_it_is_or_longer,
     a_dropped_result_can_be_recorded_again,

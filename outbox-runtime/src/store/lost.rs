@@ -17,9 +17,11 @@ impl<DB: Backend> Store<DB> {
     /// Begins a transaction of the user's.
     pub(crate) async fn begin_tx(&self) -> Result<(Pass, Transaction<'static, DB>), Error> {
         let pass = self.gate.pass().await;
-        let begun = if DB::DIALECT.fragile_prepare {
+        let begun = if DB::DIALECT.remote {
             let store = self.clone();
-            // In a task of its own, so that it comes to its end even if the caller gives up.
+            // In a task of its own, so that it comes to its end even if the caller gives up: of a BEGIN
+            // that was cut short sqlx knows nothing, and the next statement on that connection, whoever's
+            // it is, would be part of a transaction that nobody ends.
             let task = Handle::current().spawn(async move { store.begin_prepared().await });
             task.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
         } else {
@@ -28,9 +30,13 @@ impl<DB: Backend> Store<DB> {
         Ok((pass, begun.map_err(Error::database("beginning a transaction"))?))
     }
 
-    /// With the statements of `flush` and `commit` prepared, so that those can be cut short.
+    /// With the statements of `flush` and `commit` prepared, where those could not be cut short
+    /// otherwise.
     async fn begin_prepared(&self) -> sqlx::Result<Transaction<'static, DB>> {
         let mut tx = self.pool.begin_with(self.sql.begin.clone()).await?;
+        if !DB::DIALECT.fragile_prepare {
+            return Ok(tx);
+        }
         for statement in [&self.sql.insert, &self.sql.inserted, &self.sql.existing] {
             DB::prepare(&mut tx, statement.clone()).await?;
         }
