@@ -71,6 +71,16 @@ impl<DB: Backend> Store<DB> {
         }
     }
 
+    /// Commits. If that fails, SQLite may have ended the transaction by itself (a full disk), and its
+    /// connection must be cleaned like any other that has lost one.
+    pub(crate) async fn commit_tx(&self, tx: &mut Transaction<'static, DB>) -> Result<(), Error> {
+        let committed = DB::TransactionManager::commit(tx).await;
+        if committed.is_err() {
+            self.clean(tx).await;
+        }
+        committed.map_err(Error::database("committing"))
+    }
+
     /// Rolls back, whatever is left of the transaction, so that its connection can be used again.
     /// sqlx counts how deep it is in transactions; where SQLite has ended them all, each ROLLBACK
     /// would fail and the count would stay.

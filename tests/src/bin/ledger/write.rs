@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use outbox::{EventEnvelope, Outbox};
+use outbox::{EventEnvelope, Outbox, Receipt};
 use outbox_tests::{Losable, event, poll_times};
 use rand::{RngExt, rngs::StdRng};
-use sqlx::{AssertSqlSafe, Pool, SqlSafeStr};
+use sqlx::{AssertSqlSafe, Connection, Pool, SqlSafeStr};
 
 type Tried = Result<(), Box<dyn Error + Send + Sync>>;
 
@@ -122,7 +122,28 @@ impl<DB: Losable> Writer<DB> {
 
     /// A transaction of sqlx.
     async fn foreign(&mut self, events: &[EventEnvelope]) -> Tried {
-        let mut tx = self.pool.begin().await?;
+        let mut connection = self.pool.acquire().await?;
+        let written = self.write_foreign(&mut connection, events).await;
+        if written.is_err() {
+            // sqlx does not know whether SQLite has ended the transaction by itself, and would leave
+            // the next one on this connection open.
+            connection.close_on_drop();
+        }
+        drop(connection);
+        for receipt in written? {
+            if self.random.random_bool(0.7) {
+                self.outbox.committed(receipt).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_foreign(
+        &mut self,
+        connection: &mut DB::Connection,
+        events: &[EventEnvelope],
+    ) -> Result<Vec<Receipt>, Box<dyn Error + Send + Sync>> {
+        let mut tx = connection.begin().await?;
         business::<DB>(&mut tx, events).await?;
         let mut receipts = Vec::new();
         for event in events {
@@ -133,12 +154,7 @@ impl<DB: Losable> Writer<DB> {
         } else {
             tx.commit().await?;
         }
-        for receipt in receipts {
-            if self.random.random_bool(0.7) {
-                self.outbox.committed(receipt).await?;
-            }
-        }
-        Ok(())
+        Ok(receipts)
     }
 }
 
