@@ -10,8 +10,19 @@
     reason = "a test fails by panicking, and documents itself by its name"
 )]
 
+mod arena;
+mod away;
+mod child;
+mod database;
 mod exactly_once;
+mod exhausted;
+mod full;
+mod half_open;
+mod ledger;
 mod poison;
+mod restarts;
+mod schedule;
+mod verdict;
 
 use tokio::sync::{Mutex, MutexGuard};
 

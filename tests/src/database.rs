@@ -152,32 +152,28 @@ pub struct Fresh<DB: TestDatabase> {
 impl<DB: TestDatabase> Fresh<DB> {
     /// Makes one; `None`, and a line that says so, where no server is given.
     pub async fn new() -> Option<Self> {
+        let url = given_url::<DB>()?;
+        Some(Self::at(&url).await)
+    }
+
+    /// Makes one on a server.
+    pub async fn at(url: &str) -> Self {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
-        let url = match DB::URL_VARIABLE {
-            None => String::new(),
-            Some(variable) => match std::env::var(variable) {
-                Ok(url) => url,
-                Err(_) => {
-                    left_out(variable);
-                    return None;
-                }
-            },
-        };
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
         // Process ids come again, and a server may have been used before.
         let name = format!("outbox_{}_{number}_{:x}", std::process::id(), rand::random::<u32>());
         if DB::URL_VARIABLE.is_some() {
-            let mut admin = DB::Connection::connect(&url).await.expect("the server answers");
+            let mut admin = DB::Connection::connect(url).await.expect("the server answers");
             let sql = format!("CREATE DATABASE {name}");
             DB::run(&mut admin, AssertSqlSafe(sql).into_sql_str()).await.expect("a new database");
         }
         let pool = PoolOptions::new()
             .max_connections(12)
             .acquire_timeout(Duration::from_secs(30))
-            .connect_with(DB::named(&url, &name))
+            .connect_with(DB::named(url, &name))
             .await
             .expect("the new database answers");
-        Some(Self { pool, name })
+        Self { pool, name }
     }
 
     /// What it is called.
@@ -220,6 +216,15 @@ impl<DB: TestDatabase> Fresh<DB> {
         let rows = DB::fetch(&mut connection, sql, vec![]).await.expect("the SQL is right");
         DB::int(&rows[0], 0).expect("a number").unwrap_or(-1)
     }
+
+    /// The rows of texts that a query gives.
+    pub async fn texts<const N: usize>(&self, sql: impl Into<String>) -> Vec<[String; N]> {
+        let mut connection = self.pool.acquire().await.expect("a connection");
+        let sql = AssertSqlSafe(sql.into()).into_sql_str();
+        let rows = DB::fetch(&mut connection, sql, vec![]).await.expect("the SQL is right");
+        let text = |row, column| DB::text(row, column).expect("a text").unwrap_or_default();
+        rows.iter().map(|row| std::array::from_fn(|column| text(row, column))).collect()
+    }
 }
 
 impl<DB: TestDatabase> Drop for Fresh<DB> {
@@ -232,6 +237,17 @@ impl<DB: TestDatabase> Drop for Fresh<DB> {
             }
         }
     }
+}
+
+/// The URL of the server that was given; empty if none is needed. `None`, and a line that says so,
+/// where one is needed and not given.
+pub fn given_url<DB: TestDatabase>() -> Option<String> {
+    let Some(variable) = DB::URL_VARIABLE else { return Some(String::new()) };
+    let url = std::env::var(variable).ok();
+    if url.is_none() {
+        left_out(variable);
+    }
+    url
 }
 
 fn file(name: &str) -> PathBuf {

@@ -8,15 +8,25 @@
 )]
 
 pub mod arbitrary;
+mod cut;
 mod database;
 mod heard;
+mod ledger;
+mod log;
+mod lose;
 mod node;
+mod proxy;
 mod recorder;
 mod table;
 
-pub use database::{Fresh, TestDatabase};
+pub use cut::poll_times;
+pub use database::{Fresh, TestDatabase, given_url};
 pub use heard::{Call, Heard, eventually};
+pub use ledger::{Noted, uptime};
+pub use log::Log;
+pub use lose::Losable;
 pub use node::Node;
+pub use proxy::Proxy;
 pub use recorder::Recorder;
 pub use table::{Row, Rows, event, lease, numbered};
 

@@ -1,7 +1,6 @@
 //! Futures that are dropped half-way, at every point where they wait.
 
 use std::collections::HashSet;
-use std::task::Poll;
 use std::time::Duration;
 
 use outbox_runtime::Error;
@@ -89,18 +88,24 @@ async fn a_dropped_begin_leaks_no_connection<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(business_rows(&db).await, i64::from(connections));
 }
 
+async fn a_dropped_begin_leaves_no_transaction_open<DB: TestDatabase>(db: Fresh<DB>) {
+    writer(&db, 0).await;
+    let mut whole = 0;
+    for (round, polls) in rounds() {
+        let pool = db.single().await;
+        let writer = Writer::new(pool.clone(), Table::default());
+        whole += usize::from(poll_times(writer.begin(), polls).await);
+        // Somebody else's statement on the same connection is committed by itself.
+        let mut connection = pool.acquire().await.unwrap();
+        business::<DB>(&mut connection, round).await.unwrap();
+        assert_eq!(business_rows(&db).await, i64::from(round) + 1, "after {polls} polls");
+    }
+    assert!((3..60).contains(&whole), "{whole} came to their end");
+}
+
 /// Polls a future so many times at most; whether it came to its end.
-async fn poll_times<F: Future<Output: std::fmt::Debug>>(future: F, times: i32) -> bool {
-    let mut future = std::pin::pin!(future);
-    let mut left = times;
-    std::future::poll_fn(|context| {
-        if future.as_mut().poll(context).is_ready() {
-            return Poll::Ready(true);
-        }
-        left -= 1;
-        if left == 0 { Poll::Ready(false) } else { Poll::Pending }
-    })
-    .await
+async fn poll_times<F: Future>(future: F, times: i32) -> bool {
+    outbox_tests::poll_times(future, times.unsigned_abs()).await.is_some()
 }
 
 async fn a_dropped_claim_loses_nothing<DB: TestDatabase>(db: Fresh<DB>) {
@@ -164,6 +169,7 @@ on_every_database!(
     a_dropped_commit_says_nothing,
     a_dropped_flush_loses_nothing,
     a_dropped_begin_leaks_no_connection,
+    a_dropped_begin_leaves_no_transaction_open,
     a_dropped_claim_loses_nothing,
     a_dropped_renewal_leaves_the_lease_as_it_is_or_longer,
     a_dropped_result_can_be_recorded_again,

@@ -3,56 +3,13 @@
 
 use outbox_runtime::Error;
 use outbox_runtime::write::{Tx, Writer};
-use outbox_tests::{Fresh, Recorder, Rows, TestDatabase, event, on_every_database};
-use sqlx::{AssertSqlSafe, SqlSafeStr};
+use outbox_tests::{Fresh, Losable, Recorder, Rows, event, on_every_database};
 
 use super::write::{business, business_rows, writer};
 
-/// How a database can be brought to end a transaction.
-trait Losable: TestDatabase {
-    /// Makes a statement on the connection fail so that the transaction is lost. The failure is
-    /// passed over.
-    fn lose(db: &Fresh<Self>, connection: &mut Self::Connection)
-    -> impl Future<Output = ()> + Send;
-}
-
-async fn run<DB: TestDatabase>(connection: &mut DB::Connection, sql: &str) -> sqlx::Result<()> {
-    DB::run(connection, AssertSqlSafe(sql).into_sql_str()).await
-}
-
-impl Losable for sqlx::Sqlite {
-    async fn lose(_: &Fresh<Self>, connection: &mut Self::Connection) {
-        let sql = "INSERT OR ROLLBACK INTO business (id) VALUES (1), (1)";
-        run::<Self>(connection, sql).await.expect_err("the key is taken");
-    }
-}
-
-impl Losable for sqlx::Postgres {
-    async fn lose(_: &Fresh<Self>, connection: &mut Self::Connection) {
-        let sql = "INSERT INTO business (id) VALUES (1), (1)";
-        run::<Self>(connection, sql).await.expect_err("the key is taken");
-    }
-}
-
-impl Losable for sqlx::MySql {
-    /// Becomes the victim of a deadlock: it has done less than the other, so InnoDB picks it, whoever
-    /// of the two asks last.
-    async fn lose(db: &Fresh<Self>, connection: &mut Self::Connection) {
-        db.run("CREATE TABLE IF NOT EXISTS locks (id INT PRIMARY KEY, n INT)").await;
-        db.run("REPLACE INTO locks VALUES (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 0)").await;
-        let mut other = db.pool.begin().await.unwrap();
-        run::<Self>(&mut other, "UPDATE locks SET n = n + 1 WHERE id >= 2").await.unwrap();
-        run::<Self>(connection, "UPDATE locks SET n = n + 1 WHERE id = 1").await.unwrap();
-        let blocked = tokio::spawn(async move {
-            // Waits for row 1 until the deadlock is resolved.
-            let waited = run::<Self>(&mut other, "UPDATE locks SET n = n + 1 WHERE id = 1").await;
-            other.rollback().await.unwrap();
-            waited
-        });
-        let lost = run::<Self>(connection, "UPDATE locks SET n = n + 1 WHERE id = 2").await;
-        lost.expect_err("it is the victim");
-        blocked.await.unwrap().unwrap();
-    }
+/// Has a transaction ended by the database; the failure is passed over.
+async fn lose<DB: Losable>(db: &Fresh<DB>, connection: &mut DB::Connection) {
+    DB::lose(&db.pool, connection, 1).await.expect_err("the transaction is lost");
 }
 
 /// Nothing was written or dispatched, and the connection is as good as new.
@@ -80,7 +37,7 @@ fn is_lost(result: Result<(), Error>) {
 async fn a_lost_transaction_is_not_committed<DB: Losable>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 9).await;
     let mut tx = writer.begin().await.unwrap();
-    DB::lose(&db, &mut tx).await;
+    lose(&db, &mut tx).await;
     tx.write(event("A")).unwrap();
     recorder.told();
     is_lost(tx.commit().await);
@@ -94,7 +51,7 @@ async fn nor_after_an_early_flush<DB: Losable>(db: Fresh<DB>) {
         let mut tx = writer.begin().await.unwrap();
         tx.write(event("A")).unwrap();
         tx.flush().await.unwrap();
-        DB::lose(&db, &mut tx).await;
+        lose(&db, &mut tx).await;
         if with_more {
             tx.write(event("B")).unwrap();
         }
@@ -107,7 +64,7 @@ async fn nor_after_an_early_flush<DB: Losable>(db: Fresh<DB>) {
 async fn nor_flushed<DB: Losable>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 9).await;
     let mut tx: Tx<DB> = writer.begin().await.unwrap();
-    DB::lose(&db, &mut tx).await;
+    lose(&db, &mut tx).await;
     tx.write(event("A")).unwrap();
     assert!(matches!(tx.flush().await, Err(Error::TransactionLost)));
     is_lost(tx.commit().await);
@@ -120,7 +77,7 @@ async fn nor_with_a_savepoint_in_between<DB: Losable>(db: Fresh<DB>) {
         let mut tx = writer.begin().await.unwrap();
         tx.write(event("A")).unwrap();
         let mut savepoint = tx.savepoint().await.unwrap();
-        DB::lose(&db, &mut savepoint).await;
+        lose(&db, &mut savepoint).await;
         savepoint.write(event("B")).unwrap();
         let ended = match end {
             "rollback" => savepoint.rollback().await,
@@ -147,7 +104,7 @@ async fn a_lost_transaction_can_be_rolled_back_or_dropped<DB: Losable>(db: Fresh
     let (writer, recorder) = writer(&db, 9).await;
     for dropped in [false, true] {
         let mut tx = writer.begin().await.unwrap();
-        DB::lose(&db, &mut tx).await;
+        lose(&db, &mut tx).await;
         tx.write(event("A")).unwrap();
         if dropped {
             drop(tx);
@@ -163,7 +120,7 @@ async fn the_naive_order_gets_it_wrong<DB: Losable>(db: Fresh<DB>) {
     let (writer, _) = writer(&db, 9).await;
     let mut tx = db.pool.begin().await.unwrap();
     business::<DB>(&mut tx, 50).await.unwrap();
-    DB::lose(&db, &mut tx).await;
+    lose(&db, &mut tx).await;
     let inserted = writer.write_in(&mut tx, event("A")).await;
     let committed = tx.commit().await;
     let event_stayed = (&db, writer.store()).count().await == 1;

@@ -11,7 +11,7 @@ mod tidy;
 
 use std::process::ExitCode;
 
-type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+use outbox_servers::Result;
 
 const USAGE: &str = "\
 cargo xtask test [--long]    everything that must pass: format, lints, docs, tests, features, drift
@@ -22,7 +22,8 @@ cargo xtask db               database servers for running a single test
 cargo xtask tidy             what no other tool checks about the sources
 cargo xtask expansion        what the macros cost at compile time
 
---long adds what takes long: fat link-time optimisation, big tables, long random sequences
+--long adds what takes long: fat link-time optimisation, big tables, long random sequences, a million
+events and a thousand kills
 ";
 
 fn main() -> ExitCode {

@@ -70,7 +70,10 @@ pub(super) async fn assemble<DB: Backend>(
         let own = pool::private(&pool, connections, patience).await;
         Some(own.map_err(Error::database("connecting"))?)
     };
-    let own = Store::new(own_pool.clone().unwrap_or_else(|| pool.clone()), table.clone());
+    let own = match &own_pool {
+        Some(own) => Store::new(own.clone(), table.clone()).of_relay(),
+        None => Store::new(pool.clone(), table.clone()),
+    };
     // The two busiest loops keep theirs.
     let busy = || if own_pool.is_some() { own.keeping() } else { own.clone() };
     let owner: Arc<str> = owner(config.node_name.as_deref()).into();

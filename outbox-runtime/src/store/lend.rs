@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sqlx::SqlSafeStr;
 use sqlx::pool::PoolConnection;
+use sqlx::{Pool, SqlSafeStr};
 
 use super::{Backend, Store};
 
@@ -12,6 +12,8 @@ pub(super) struct Lent<DB: Backend> {
     // `None` only when it is dropped.
     connection: Option<PoolConnection<DB>>,
     kept: Option<Kept<DB>>,
+    /// The relay's own connections.
+    beside: Option<Pool<DB>>,
     returned: bool,
 }
 
@@ -47,6 +49,11 @@ impl<DB: Backend> Store<DB> {
         Self { kept: Some(Kept(Arc::default())), ..self.clone() }
     }
 
+    /// The same store on connections that nobody but the relay uses.
+    pub(crate) fn of_relay(self) -> Self {
+        Self { relays: true, ..self }
+    }
+
     /// Lets go of the connection that it keeps, if any.
     pub(crate) fn let_go(&self) {
         drop(self.kept.as_ref().and_then(Kept::take));
@@ -56,6 +63,7 @@ impl<DB: Backend> Store<DB> {
         let lent = |connection| Lent {
             connection: Some(connection),
             kept: self.kept.clone(),
+            beside: self.relays.then(|| self.pool.clone()),
             returned: false,
         };
         if let Some(connection) = self.kept.as_ref().and_then(Kept::take) {
@@ -97,6 +105,11 @@ impl<DB: Backend> Drop for Lent<DB> {
             (self.returned, DB::DIALECT.remote, &mut self.connection)
         {
             connection.close_on_drop();
+            // Those that wait beside it lead to the same server over the same network. If they were
+            // tried one by one, each would cost a time-out, and together more than a lease.
+            while let Some(mut idle) = self.beside.as_ref().and_then(Pool::try_acquire) {
+                idle.close_on_drop();
+            }
         }
     }
 }

@@ -34,9 +34,11 @@ impl<DB: Backend> Store<DB> {
         purpose: Purpose,
     ) -> Result<(Pass, Transaction<'static, DB>), Error> {
         let pass = self.gate.pass().await;
-        let begun = if DB::DIALECT.fragile_prepare {
+        let begun = if DB::DIALECT.remote {
             let store = self.clone();
-            // In a task of its own, so that it comes to its end even if the caller gives up.
+            // In a task of its own, so that it comes to its end even if the caller gives up: of a BEGIN
+            // that was cut short sqlx knows nothing, and the next statement on that connection, whoever's
+            // it is, would be part of a transaction that nobody ends.
             let task = Handle::current().spawn(async move { store.begin_prepared(purpose).await });
             task.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
         } else {
@@ -53,9 +55,13 @@ impl<DB: Backend> Store<DB> {
         self.pool.begin_with(begin.clone()).await
     }
 
-    /// With the statements of `flush` and `commit` prepared, so that those can be cut short.
+    /// With the statements of `flush` and `commit` prepared, where those could not be cut short
+    /// otherwise.
     async fn begin_prepared(&self, purpose: Purpose) -> sqlx::Result<Transaction<'static, DB>> {
         let mut tx = self.begin_for(purpose).await?;
+        if !DB::DIALECT.fragile_prepare {
+            return Ok(tx);
+        }
         let writes = [&self.sql.insert, &self.sql.inserted, &self.sql.existing];
         let marks: &[&SqlStr] = match purpose {
             Purpose::Write => &[],
@@ -93,6 +99,16 @@ impl<DB: Backend> Store<DB> {
             }
             error => error,
         }
+    }
+
+    /// Commits. If that fails, SQLite may have ended the transaction by itself (a full disk), and its
+    /// connection must be cleaned like any other that has lost one.
+    pub(crate) async fn commit_tx(&self, tx: &mut Transaction<'static, DB>) -> Result<(), Error> {
+        let committed = DB::TransactionManager::commit(tx).await;
+        if committed.is_err() {
+            self.clean(tx).await;
+        }
+        committed.map_err(Error::database("committing"))
     }
 
     /// Rolls back, whatever is left of the transaction, so that its connection can be used again.

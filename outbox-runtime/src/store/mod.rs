@@ -72,6 +72,8 @@ pub struct Store<DB: Backend> {
     sql: Arc<Statements>,
     gate: Gate,
     kept: Option<Kept<DB>>,
+    /// Whether the pool is the relay's own.
+    relays: bool,
 }
 
 impl<DB: Backend> Clone for Store<DB> {
@@ -82,6 +84,7 @@ impl<DB: Backend> Clone for Store<DB> {
             sql: Arc::clone(&self.sql),
             gate: self.gate.clone(),
             kept: self.kept.clone(),
+            relays: self.relays,
         }
     }
 }
@@ -91,7 +94,7 @@ impl<DB: Backend> Store<DB> {
     pub fn new(pool: Pool<DB>, table: Table) -> Self {
         let sql = Arc::new(Statements::new(DB::DIALECT, &table));
         let gate = Gate::of(DB::file(&pool));
-        Self { pool, table, sql, gate, kept: None }
+        Self { pool, table, sql, gate, kept: None, relays: false }
     }
 
     /// The table's name.

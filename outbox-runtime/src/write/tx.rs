@@ -133,11 +133,12 @@ impl<DB: Backend> Tx<DB> {
 
     /// Commits what is there. `early` if some of it was inserted long before.
     pub(super) async fn end(mut self, early: bool) -> Result<(), Error> {
-        let Some(inner) = self.inner.take() else { return Err(Error::TransactionLost) };
+        let Some(mut inner) = self.inner.take() else { return Err(Error::TransactionLost) };
         // From here on the outcome is the database's. If this future is dropped, or the connection
         // breaks, nobody knows it: no hook is called, and the seats go with `flushed`.
         let flushed = std::mem::take(&mut self.flushed);
-        inner.commit().await.map_err(Error::database("committing"))?;
+        self.shared.store.commit_tx(&mut inner).await?;
+        drop(inner);
         self.pass = None;
         self.dispatch(flushed, early);
         Ok(())

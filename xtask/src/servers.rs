@@ -1,26 +1,15 @@
-//! Throw-away database servers for the tests: private, on free ports, gone with the process.
-
-mod install;
-mod mariadb;
-mod postgres;
-mod server;
+//! Where the tests find their database servers.
 
 use std::process::Command;
 
+use outbox_servers::{Durability, Server};
+
 use crate::Result;
-use server::Server;
 
 /// The variables that tell the tests where the servers are. If one is set already, that server is
 /// used and none is started.
 const POSTGRES_URL: &str = "OUTBOX_TEST_POSTGRES_URL";
 const MYSQL_URL: &str = "OUTBOX_TEST_MYSQL_URL";
-
-/// Whether what is committed survives a power cut.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Durability {
-    Full,
-    None,
-}
 
 /// The servers, until dropped.
 pub(crate) struct Servers {
@@ -32,15 +21,15 @@ impl Servers {
     /// Servers that are quick rather than durable.
     pub(crate) fn start() -> Result<Self> {
         let mut servers = Self { urls: Vec::new(), _running: Vec::new() };
-        servers.add(POSTGRES_URL, || postgres::start(Durability::None))?;
-        servers.add(MYSQL_URL, mariadb::start)?;
+        servers.add(POSTGRES_URL, || Server::postgres(Durability::None))?;
+        servers.add(MYSQL_URL, Server::mariadb)?;
         Ok(servers)
     }
 
     /// A server as it would be used.
     pub(crate) fn start_for_benchmarks() -> Result<Self> {
         let mut servers = Self { urls: Vec::new(), _running: Vec::new() };
-        servers.add(POSTGRES_URL, || postgres::start(Durability::Full))?;
+        servers.add(POSTGRES_URL, || Server::postgres(Durability::Full))?;
         Ok(servers)
     }
 
@@ -50,8 +39,8 @@ impl Servers {
             return Ok(());
         }
         let server = start()?;
-        println!("\n==> started {} at {}", server.name, server.url);
-        self.urls.push((variable, server.url.clone()));
+        println!("\n==> started {} at {}", server.name(), server.url());
+        self.urls.push((variable, server.url().to_owned()));
         self._running.push(server);
         Ok(())
     }

@@ -1,13 +1,12 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::install::install;
-use super::server::{
-    Server, bound_to_us, find, free_port, is_root, new_folder, prepare, search_path,
-};
 use crate::Result;
+use crate::install::install;
+use crate::process::{bound_to_us, find, is_root, prepare, search_path};
+use crate::server::{Plan, free_port, new_folder};
 
-pub(super) fn start() -> Result<Server> {
+pub(crate) fn plan() -> Result<Plan> {
     if program("mariadbd").is_none() {
         install("mariadb-server")?;
     }
@@ -35,16 +34,15 @@ pub(super) fn start() -> Result<Server> {
         "--max-connections=300",
         "--skip-log-bin",
         "--innodb-lock-wait-timeout=10",
-        "--innodb-flush-log-at-trx-commit=0",
+        // Handed to the system at each commit, so that it outlives the server.
+        "--innodb-flush-log-at-trx-commit=2",
         "--innodb-buffer-pool-size=256M",
     ]);
     let url = format!("mysql://root@127.0.0.1:{port}/mysql");
-    Server::start("MariaDB", url, folder, server, || {
-        let mut ready = Command::new(&admin);
-        ready.args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1", "--user=root"]);
-        ready.arg(format!("--port={port}")).arg("ping");
-        ready
-    })
+    let mut ready = Command::new(&admin);
+    ready.args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1", "--user=root"]);
+    ready.arg(format!("--port={port}")).arg("ping");
+    Ok(Plan { name: "MariaDB", url, folder, command: server, ready, polite: "TERM" })
 }
 
 fn program(name: &str) -> Option<PathBuf> {

@@ -3,14 +3,12 @@ use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
-use super::Durability;
-use super::install::install;
-use super::server::{
-    Server, account, bound_to_us, find, free_port, is_root, new_folder, prepare, search_path,
-};
-use crate::Result;
+use crate::install::install;
+use crate::process::{account, bound_to_us, find, is_root, prepare, search_path};
+use crate::server::{Plan, free_port, new_folder};
+use crate::{Durability, Result};
 
-pub(super) fn start(durability: Durability) -> Result<Server> {
+pub(crate) fn plan(durability: Durability) -> Result<Plan> {
     let programs = match programs() {
         Some(programs) => programs,
         None => {
@@ -54,11 +52,10 @@ pub(super) fn start(durability: Durability) -> Result<Server> {
         server.arg("-c").arg(setting);
     }
     let url = format!("postgres://outbox@127.0.0.1:{port}/postgres");
-    Server::start("PostgreSQL", url, folder.clone(), server, || {
-        let mut ready = program("pg_isready");
-        ready.args(["-h", "127.0.0.1", "-p", &port.to_string()]);
-        ready
-    })
+    let mut ready = program("pg_isready");
+    ready.args(["-h", "127.0.0.1", "-p", &port.to_string()]);
+    let (name, command) = ("PostgreSQL", server);
+    Ok(Plan { name, url, folder: folder.clone(), command, ready, polite: "INT" })
 }
 
 /// The folder of the newest PostgreSQL programs.

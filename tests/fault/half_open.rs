@@ -1,0 +1,112 @@
+//! Connections that stay open while nothing passes any more.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use outbox::{Builder, Delivery, ListenerRegistry};
+use outbox_tests::{Fresh, Heard, Log, Proxy, Rows, TestDatabase, event, eventually, given_url};
+use sqlx::pool::PoolOptions;
+use sqlx::{MySql, Postgres};
+use tokio::sync::Semaphore;
+
+const LEASE: Duration = Duration::from_secs(6);
+
+/// A third of the lease.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+const ROUNDS: usize = 4;
+
+/// Sessions that listen. The server takes those that are half open for good ones.
+const LISTENERS: &str = "SELECT COUNT(*) FROM pg_stat_activity \
+    WHERE datname = current_database() AND query LIKE 'LISTEN%'";
+
+/// Calls are noted; `Slow` waits until it is let go.
+fn listening(heard: &Heard, gate: &Arc<Semaphore>) -> ListenerRegistry {
+    ["A", "Slow"].into_iter().fold(ListenerRegistry::new(), |registry, name| {
+        let (heard, gate) = (heard.clone(), Arc::clone(gate));
+        registry.register_for("Order", name, move |delivery: Delivery| {
+            heard.note(&delivery);
+            let gate = Arc::clone(&gate);
+            async move {
+                if name == "Slow" {
+                    let _ = gate.acquire().await;
+                }
+            }
+        })
+    })
+}
+
+fn node<DB: TestDatabase>(builder: Builder<DB>, interval: Duration) -> Builder<DB> {
+    builder.lease(LEASE).poll_interval(interval).notify(DB::SHORT_NAME == "postgres")
+}
+
+async fn every_loop_notices<DB: TestDatabase>() {
+    let _alone = crate::alone().await;
+    let Some(url) = given_url::<DB>() else { return };
+    let (log, db) = (Log::of_this_process(), Fresh::<DB>::at(&url).await);
+    let proxy = Proxy::before(&url).await;
+    let pool = PoolOptions::new()
+        .acquire_timeout(Duration::from_secs(5))
+        .connect_with(DB::named(proxy.url(), db.name()))
+        .await
+        .unwrap();
+    let (heard, other, gate) = (Heard::default(), Heard::default(), Arc::new(Semaphore::new(0)));
+    let builder = outbox::builder(pool).listeners(listening(&heard, &gate));
+    let frozen = node(builder, Duration::from_millis(50)).start().await.unwrap();
+    let store = (&db, frozen.store());
+    // It runs all the time, so its lease has to be renewed through every fault.
+    store.insert_due(&[event("Slow")]).await;
+    heard.reach(1).await;
+    // Somebody else would take whatever is let go of.
+    let builder = outbox::builder(db.pool.clone()).listeners(listening(&other, &gate));
+    let watching = node(builder, Duration::from_millis(500)).start().await.unwrap();
+    let (mut written, mut waits, lines) = (1, Vec::new(), log.lines());
+    for _ in 0..ROUNDS {
+        // Something is on its way in each loop.
+        store.insert_due(&[event("A"), event("A")]).await;
+        written += 2;
+        proxy.freeze();
+        let (begun, before) = (Instant::now(), heard.count());
+        let mut ticks = tokio::time::interval(Duration::from_millis(20));
+        // It delivers again, and records.
+        let claimed = "SELECT COUNT(*) FROM outbox_event WHERE event_type = 'A' AND status <> 1";
+        while heard.count() < before + 10 || db.number(claimed).await > 20 {
+            ticks.tick().await;
+            store.insert_due(&[event("A")]).await;
+            written += 1;
+            assert!(begun.elapsed() < 5 * PATIENCE, "it does not come back");
+        }
+        waits.push(begun.elapsed());
+    }
+    if DB::SHORT_NAME == "postgres" {
+        let (begun, sessions) = (Instant::now(), db.number(LISTENERS).await);
+        proxy.freeze();
+        eventually("it listens again", async || db.number(LISTENERS).await > sessions).await;
+        println!("it listened again after {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(10) + PATIENCE, "{:?}", begun.elapsed());
+    }
+    gate.add_permits(9);
+    let done = "SELECT COUNT(*) FROM outbox_event WHERE status = 1";
+    eventually("all are done", async || db.number(done).await == written).await;
+    let lines = log.lines() - lines;
+    println!("{}: delivers again after {waits:?}, {lines} lines in the log", DB::SHORT_NAME);
+    let calls: Vec<_> = heard.calls().into_iter().chain(other.calls()).collect();
+    let events: HashSet<&str> = calls.iter().map(|call| call.event_id.as_str()).collect();
+    assert_eq!((calls.len(), events.len() as i64), (events.len(), written), "each once");
+    assert!(waits.iter().all(|wait| *wait < PATIENCE + Duration::from_secs(1)), "{waits:?}");
+    assert!((1..=25).contains(&lines), "{lines} lines in the log");
+    proxy.give_up_frozen();
+    watching.shutdown().await.unwrap();
+    frozen.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres() {
+    every_loop_notices::<Postgres>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mysql() {
+    every_loop_notices::<MySql>().await;
+}

@@ -1,0 +1,104 @@
+//! What must be true when everything is over.
+
+use std::collections::{HashMap, HashSet};
+
+use outbox_tests::Noted;
+
+use crate::arena::Arena;
+use crate::child::read_ledgers;
+use crate::database::FaultDatabase;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    pub(crate) events: usize,
+    pub(crate) calls: usize,
+    pub(crate) failed_calls: usize,
+    /// Events that were delivered more than once, and may have been.
+    pub(crate) repeated: usize,
+    pub(crate) problems: Vec<String>,
+}
+
+impl Verdict {
+    /// Compares what was committed, what is in the table, and what listeners were called with.
+    /// `excused` are events that may have been delivered more than once.
+    pub(crate) async fn of<DB: FaultDatabase>(
+        arena: &Arena<DB>,
+        excused: &HashSet<String>,
+    ) -> Self {
+        let mut verdict = Self::default();
+        let business: HashSet<String> = arena
+            .db
+            .texts("SELECT event_id FROM business")
+            .await
+            .into_iter()
+            .map(|[id]| id)
+            .collect();
+        let text = DB::TEXT;
+        let rows = format!(
+            "SELECT event_id, CAST(attempts AS {text}), CAST(status AS {text}), \
+             CASE WHEN done_at IS NULL THEN 'no end' ELSE '' END, COALESCE(locked_by, '') \
+             FROM outbox_event"
+        );
+        let rows: Vec<[String; 5]> = arena.db.texts(rows).await;
+        let mut calls: HashMap<String, Vec<Noted>> = HashMap::new();
+        for noted in read_ledgers(arena.folder()) {
+            verdict.calls += 1;
+            verdict.failed_calls += usize::from(noted.fails);
+            calls.entry(noted.event_id.clone()).or_default().push(noted);
+        }
+        verdict.events = business.len();
+        if rows.len() != business.len() {
+            verdict.problem(format!("{} rows for {} events", rows.len(), business.len()));
+        }
+        for id in calls.keys().filter(|id| !business.contains(*id)) {
+            verdict.problem(format!("{id} was delivered, and never committed"));
+        }
+        for [id, attempts, status, no_end, locked_by] in &rows {
+            if !business.contains(id) {
+                verdict.problem(format!("{id} is in the table, and was never committed"));
+            }
+            if status != "1" || !no_end.is_empty() || !locked_by.is_empty() {
+                verdict.problem(format!("{id}: status {status} {no_end} {locked_by}"));
+            }
+            let Some(calls) = calls.get_mut(id) else {
+                verdict.problem(format!("{id} was never delivered"));
+                continue;
+            };
+            verdict.judge(calls, attempts, excused.contains(id));
+        }
+        verdict
+    }
+
+    /// The calls for one event: some that failed, and one that did not.
+    fn judge(&mut self, calls: &mut [Noted], attempts: &str, excused: bool) {
+        calls.sort_by_key(|call| call.at);
+        let failed = calls.iter().filter(|call| call.fails).count();
+        if failed == calls.len() {
+            self.problem(format!("no call succeeded: {calls:?}"));
+        }
+        let once = calls.len() == failed + 1 && attempts == failed.to_string();
+        if once {
+            return;
+        }
+        if excused {
+            self.repeated += 1;
+        } else {
+            self.problem(format!("delivered more than once, attempts {attempts}: {calls:?}"));
+        }
+    }
+
+    fn problem(&mut self, problem: String) {
+        self.problems.push(problem);
+    }
+
+    /// Fails if anything is wrong.
+    pub(crate) fn assert_right(&self, story: &[String]) {
+        if self.problems.is_empty() {
+            return;
+        }
+        let shown: Vec<&str> = self.problems.iter().take(15).map(String::as_str).collect();
+        let count = self.problems.len();
+        panic!("{}\n{count} problems:\n{}", story.join("\n"), shown.join("\n"));
+    }
+}

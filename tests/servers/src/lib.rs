@@ -1,0 +1,27 @@
+//! Throw-away database servers: private, on free ports, gone with the process that started them.
+//!
+//! # Layout
+//! `server` is one server and what can be done to it; `postgres` and `mariadb` say how each is set
+//! up; `process` starts programs that end with this one; `install` fetches what is missing.
+
+mod install;
+mod mariadb;
+mod postgres;
+mod process;
+mod server;
+
+pub use install::fake_clock;
+pub use process::{send, spawn_bound};
+pub use server::Server;
+
+/// What can go wrong here is for a person to read.
+pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Whether what is committed survives a power cut. It survives the death of the server either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// As it would be used.
+    Full,
+    /// Quick.
+    None,
+}

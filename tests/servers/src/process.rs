@@ -1,0 +1,107 @@
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::Result;
+
+type Order = (Command, Sender<(Command, io::Result<Child>)>);
+
+/// Starts a program that the system ends when this process ends, however that happens, if the command
+/// was made by [`bound_to_us`]. Gives the command back, so that it can be started again.
+///
+/// The system ends such a program with the *thread* that has started it, so all are started by one
+/// thread that lives as long as the process.
+pub(crate) fn spawn(command: Command) -> (Command, io::Result<Child>) {
+    static STARTER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
+    let starter = STARTER.get_or_init(|| {
+        let (orders, taken) = channel::<Order>();
+        std::thread::spawn(move || {
+            for (mut command, answer) in taken {
+                let child = command.spawn();
+                let _ = answer.send((command, child));
+            }
+        });
+        Mutex::new(orders)
+    });
+    let (answer, answered) = channel();
+    let sent = starter.lock().unwrap_or_else(PoisonError::into_inner).send((command, answer));
+    match (sent, answered.recv()) {
+        (Ok(()), Ok(started)) => started,
+        _ => (Command::new("false"), Err(io::Error::other("nobody starts programs any more"))),
+    }
+}
+
+/// Starts a program that the system ends when this process ends, however that happens. Arguments,
+/// variables and pipes are set by `prepare`.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn spawn_bound(program: PathBuf, prepare: impl FnOnce(&mut Command)) -> io::Result<Child> {
+    let mut command = bound_to_us(program);
+    prepare(&mut command);
+    spawn(command).1
+}
+
+/// A program that the system ends with whoever starts it.
+pub(crate) fn bound_to_us(program: PathBuf) -> Command {
+    let setpriv = find(search_path().iter().map(|folder| folder.join("setpriv")));
+    let Some(setpriv) = setpriv else { return Command::new(program) };
+    let mut command = Command::new(setpriv);
+    command.args(["--pdeathsig", "KILL"]).arg(program);
+    command
+}
+
+/// Sends a signal, by its name, to a process.
+///
+/// # Errors
+/// If there is no such process.
+pub fn send(signal: &str, process: u32) -> Result {
+    let mut kill = Command::new("kill");
+    kill.arg(format!("-{signal}")).arg(process.to_string());
+    prepare(kill)
+}
+
+/// Runs a command that prepares something; its output is shown only if it fails.
+pub(crate) fn prepare(mut command: Command) -> Result {
+    let output = command.stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    Err(format!("{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&said)).into())
+}
+
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// The first of some files that exists.
+pub(crate) fn find(candidates: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
+    candidates.into_iter().find(|path| path.is_file())
+}
+
+/// Where programs are looked for: the search path, and the places of system programs.
+pub(crate) fn search_path() -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/usr/local/sbin", "/usr/bin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(system).collect()
+}
+
+pub(crate) fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+}
+
+/// User and group of an account.
+pub(crate) fn account(name: &str) -> Option<(u32, u32)> {
+    let accounts = fs::read_to_string(Path::new("/etc/passwd")).ok()?;
+    accounts.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == name).then_some(())?;
+        let mut numbers = fields.skip(1).map(|field| field.parse().ok());
+        Some((numbers.next()??, numbers.next()??))
+    })
+}

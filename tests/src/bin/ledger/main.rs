@@ -1,0 +1,165 @@
+//! One process of a service that things go wrong with: writes events and delivers them, or only
+//! delivers, and notes every call of a listener in a file.
+//!
+//! `ledger DATABASE URL NAME FILE [option=value]..`. Told `quiet` it writes no more, and says `quiet`
+//! when the last transaction is over; it ends in good order when its input does.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test program fails by panicking"
+)]
+
+mod write;
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use outbox::{Config, Delivery, ListenerRegistry, Mode, Outbox};
+use outbox_tests::{Log, Losable, Noted, uptime};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use sqlx::pool::PoolOptions;
+use sqlx::{MySql, Pool, Postgres, Sqlite};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::time::{Instant, sleep_until};
+
+use write::Writer;
+
+/// The application's connections.
+const CONNECTIONS: u32 = 6;
+
+struct Options(HashMap<String, u64>);
+
+impl Options {
+    fn get(&self, name: &str) -> u64 {
+        *self.0.get(name).unwrap_or_else(|| panic!("no option {name}"))
+    }
+
+    fn millis(&self, name: &str) -> Duration {
+        Duration::from_millis(self.get(name))
+    }
+}
+
+#[tokio::main(worker_threads = 2)]
+async fn main() {
+    Log::of_this_process();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [database, url, name, file, options @ ..] = arguments.as_slice() else {
+        panic!("ledger DATABASE URL NAME FILE [option=value]..");
+    };
+    let options = options
+        .iter()
+        .map(|option| option.split_once('=').expect("option=value"))
+        .map(|(name, value)| (name.to_owned(), value.parse().expect("a number")))
+        .collect();
+    let options = Options(options);
+    let file = OpenOptions::new().append(true).create(true).open(file).expect("the ledger");
+    match database.as_str() {
+        "postgres" => run::<Postgres>(url, name, file, options).await,
+        "mysql" => run::<MySql>(url, name, file, options).await,
+        "sqlite" => run::<Sqlite>(url, name, file, options).await,
+        other => panic!("unknown database {other}"),
+    }
+}
+
+async fn run<DB: Losable>(url: &str, name: &str, file: File, options: Options) {
+    let pool: Pool<DB> = PoolOptions::new()
+        .max_connections(CONNECTIONS)
+        .acquire_timeout(Duration::from_secs(3))
+        .connect_lazy_with(DB::named(url, name));
+    let outbox = start(&pool, file, &options).await;
+    let quiet = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..options.get("writers"))
+        .map(|number| {
+            let random = StdRng::seed_from_u64(options.get("seed") * 100 + number);
+            let number = u32::try_from(options.get("node") * 10 + number).unwrap();
+            let writer = Writer { outbox: outbox.clone(), pool: pool.clone(), number, random };
+            tokio::spawn(writer.write(options.millis("pace_ms"), Arc::clone(&quiet)))
+        })
+        .collect();
+    let exhausting =
+        (options.get("exhaust") == 1).then(|| tokio::spawn(exhaust(pool.clone(), quiet.clone())));
+    println!("ready");
+    let mut input = BufReader::new(tokio::io::stdin()).lines();
+    // Told, or left alone.
+    let _ = input.next_line().await;
+    quiet.store(true, Ordering::SeqCst);
+    for task in writers.into_iter().chain(exhausting) {
+        task.await.expect("no panic");
+    }
+    println!("quiet");
+    while let Ok(Some(_)) = input.next_line().await {}
+    outbox.shutdown().await.expect("it stops in good order");
+}
+
+/// Tries until the database is there.
+async fn start<DB: Losable>(pool: &Pool<DB>, file: File, options: &Options) -> Outbox<DB> {
+    let mut config = Config::default();
+    config.node_name = Some(format!("n{}", options.get("node")));
+    config.mode = if options.get("writers") == 0 { Mode::PollerOnly } else { Mode::Full };
+    config.poller.interval = options.millis("poll_ms");
+    config.poller.lease = options.millis("lease_ms");
+    config.poller.batch_size = 50;
+    config.dispatcher.hot_capacity = usize::try_from(options.get("seats")).unwrap();
+    config.retry.base = Duration::from_millis(50);
+    config.retry.max = Duration::from_secs(1);
+    config.retry.max_attempts = 100;
+    config.notify = DB::SHORT_NAME == "postgres";
+    let (file, node, failing) = (Arc::new(file), options.get("node"), options.get("failing"));
+    let mut ticks = tokio::time::interval(Duration::from_millis(100));
+    loop {
+        ticks.tick().await;
+        let file = Arc::clone(&file);
+        let listen = move |delivery: Delivery| note(Arc::clone(&file), node, failing, delivery);
+        let listeners = ListenerRegistry::new().register_for("Order", "A", listen);
+        let builder = outbox::builder(pool.clone()).config(config.clone()).listeners(listeners);
+        match builder.start().await {
+            Ok(outbox) => return outbox,
+            Err(error) => eprintln!("not started: {error}"),
+        }
+    }
+}
+
+/// The listener. What it notes is decided before, so that a call is one line, there as a whole or not
+/// at all.
+async fn note(
+    file: Arc<File>,
+    node: u64,
+    failing: u64,
+    delivery: Delivery,
+) -> Result<(), &'static str> {
+    let noted = Noted {
+        event_id: delivery.envelope().event_id().to_string(),
+        node,
+        at: uptime(),
+        attempts: delivery.attempts(),
+        fails: rand::rng().random_range(0..1_000) < failing,
+    };
+    if (&*file).write_all(format!("{noted}\n").as_bytes()).is_err() {
+        // A call that is not noted must not count as one.
+        std::process::abort();
+    }
+    let long = Duration::from_micros(rand::rng().random_range(0..5_000));
+    sleep_until(Instant::now() + long).await;
+    if noted.fails { Err("it fails now and then") } else { Ok(()) }
+}
+
+/// Takes every connection of the application for a while, again and again.
+async fn exhaust<DB: Losable>(pool: Pool<DB>, quiet: Arc<AtomicBool>) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(4));
+    while !quiet.load(Ordering::SeqCst) {
+        ticks.tick().await;
+        let mut taken = Vec::new();
+        while taken.len() < CONNECTIONS as usize {
+            let Ok(connection) = pool.acquire().await else { break };
+            taken.push(connection);
+        }
+        sleep_until(Instant::now() + Duration::from_millis(700)).await;
+    }
+}

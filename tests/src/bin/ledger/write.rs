@@ -1,0 +1,169 @@
+//! Transactions as applications make them, good and bad ones. The table `business` tells which were
+//! committed.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use outbox::{EventEnvelope, Outbox, Receipt};
+use outbox_tests::{Losable, event, poll_times};
+use rand::{RngExt, rngs::StdRng};
+use sqlx::{AssertSqlSafe, Connection, Pool, SqlSafeStr};
+
+type Tried = Result<(), Box<dyn Error + Send + Sync>>;
+
+/// How long one transaction may take: on a connection that is half open it would take for ever.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// One of the writers of a process.
+pub(crate) struct Writer<DB: Losable> {
+    pub(crate) outbox: Outbox<DB>,
+    pub(crate) pool: Pool<DB>,
+    pub(crate) number: u32,
+    pub(crate) random: StdRng,
+}
+
+impl<DB: Losable> Writer<DB> {
+    /// Writes until told otherwise. What goes wrong is passed over, as the database knows it.
+    pub(crate) async fn write(mut self, pace: Duration, quiet: Arc<AtomicBool>) {
+        let mut ticks = tokio::time::interval(pace);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while !quiet.load(Ordering::SeqCst) {
+            ticks.tick().await;
+            let _ = tokio::time::timeout(PATIENCE, self.transaction()).await;
+        }
+    }
+
+    async fn transaction(&mut self) -> Tried {
+        let count = self.random.random_range(1..=5);
+        let events: Vec<EventEnvelope> = (0..count).map(|_| event("A")).collect();
+        let polls = self.random.random_range(1..15);
+        match self.random.random_range(0..100) {
+            0..5 => self.undone(&events, true).await,
+            5..10 => self.undone(&events, false).await,
+            10..14 => {
+                poll_times(self.outbox.begin(), polls).await;
+                Ok(())
+            }
+            14..18 => self.flushed_in_part(&events, polls).await,
+            18..23 => self.committed_in_part(&events, polls).await,
+            23..26 => self.lost(&events).await,
+            26..33 => self.with_savepoint(&events).await,
+            33..45 => self.foreign(&events).await,
+            _ => self.committed(&events).await,
+        }
+    }
+
+    async fn committed(&self, events: &[EventEnvelope]) -> Tried {
+        let mut tx = self.outbox.begin().await?;
+        business::<DB>(&mut tx, events).await?;
+        tx.write_all(events.iter().cloned())?;
+        Ok(tx.commit().await?)
+    }
+
+    async fn undone(&self, events: &[EventEnvelope], dropped: bool) -> Tried {
+        let mut tx = self.outbox.begin().await?;
+        tx.write_all(events.iter().cloned())?;
+        business::<DB>(&mut tx, events).await?;
+        tx.flush().await?;
+        if dropped {
+            drop(tx);
+            return Ok(());
+        }
+        Ok(tx.rollback().await?)
+    }
+
+    async fn flushed_in_part(&self, events: &[EventEnvelope], polls: u32) -> Tried {
+        let mut tx = self.outbox.begin().await?;
+        business::<DB>(&mut tx, events).await?;
+        tx.write_all(events.iter().cloned())?;
+        poll_times(tx.flush(), polls).await;
+        Ok(tx.commit().await?)
+    }
+
+    async fn committed_in_part(&self, events: &[EventEnvelope], polls: u32) -> Tried {
+        let mut tx = self.outbox.begin().await?;
+        business::<DB>(&mut tx, events).await?;
+        tx.write_all(events.iter().cloned())?;
+        poll_times(tx.commit(), polls).await;
+        Ok(())
+    }
+
+    /// A statement fails, that is passed over, and the transaction goes on.
+    async fn lost(&self, events: &[EventEnvelope]) -> Tried {
+        let mut tx = self.outbox.begin().await?;
+        business::<DB>(&mut tx, events).await?;
+        let _ = DB::lose(&self.pool, &mut tx, self.number).await;
+        tx.write_all(events.iter().cloned())?;
+        Ok(tx.commit().await?)
+    }
+
+    /// All but the first are written under a savepoint.
+    async fn with_savepoint(&mut self, events: &[EventEnvelope]) -> Tried {
+        let (first, rest) = events.split_at(1);
+        let mut tx = self.outbox.begin().await?;
+        business::<DB>(&mut tx, first).await?;
+        tx.write_all(first.iter().cloned())?;
+        if !rest.is_empty() {
+            let mut savepoint = tx.savepoint().await?;
+            business::<DB>(&mut savepoint, rest).await?;
+            for event in rest {
+                savepoint.write(event.clone())?;
+            }
+            match self.random.random_range(0..3) {
+                0 => savepoint.release().await?,
+                1 => savepoint.rollback().await?,
+                _ => drop(savepoint),
+            }
+        }
+        Ok(tx.commit().await?)
+    }
+
+    /// A transaction of sqlx.
+    async fn foreign(&mut self, events: &[EventEnvelope]) -> Tried {
+        let mut connection = self.pool.acquire().await?;
+        let written = self.write_foreign(&mut connection, events).await;
+        if written.is_err() {
+            // sqlx does not know whether SQLite has ended the transaction by itself, and would leave
+            // the next one on this connection open.
+            connection.close_on_drop();
+        }
+        drop(connection);
+        for receipt in written? {
+            if self.random.random_bool(0.7) {
+                self.outbox.committed(receipt).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_foreign(
+        &mut self,
+        connection: &mut DB::Connection,
+        events: &[EventEnvelope],
+    ) -> Result<Vec<Receipt>, Box<dyn Error + Send + Sync>> {
+        let mut tx = connection.begin().await?;
+        business::<DB>(&mut tx, events).await?;
+        let mut receipts = Vec::new();
+        for event in events {
+            receipts.extend(self.outbox.write_in(&mut tx, event.clone()).await?);
+        }
+        if self.random.random_bool(0.1) {
+            tx.rollback().await?;
+        } else {
+            tx.commit().await?;
+        }
+        Ok(receipts)
+    }
+}
+
+/// The business write: the ids of the events.
+async fn business<DB: Losable>(
+    connection: &mut DB::Connection,
+    events: &[EventEnvelope],
+) -> sqlx::Result<()> {
+    let ids: Vec<String> = events.iter().map(|event| format!("('{}')", event.event_id())).collect();
+    let sql = format!("INSERT INTO business VALUES {}", ids.join(", "));
+    DB::run(connection, AssertSqlSafe(sql).into_sql_str()).await
+}
