@@ -41,6 +41,7 @@ impl<DB: FaultDatabase> Arena<DB> {
         let db = Fresh::<DB>::at(&url).await;
         db.store().await;
         db.run("CREATE TABLE business (event_id VARCHAR(36) PRIMARY KEY)").await;
+        db.run("CREATE TABLE effect (event_id VARCHAR(36) NOT NULL)").await;
         let proxy = match &server {
             Some(_) => Some(Proxy::before(&url).await),
             None => None,

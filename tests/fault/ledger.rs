@@ -262,11 +262,12 @@ async fn every_committed_event_and_no_other<DB: FaultDatabase>(size: Size, tasks
     block_in_place(|| std::mem::take(&mut run.children).into_iter().for_each(Child::stop));
     let verdict = Verdict::of(&run.arena, &run.excused).await;
     println!(
-        "{}: {} events, {} calls ({} failed), {} kills, {} of them with claims, \
+        "{}: {} events ({} with exactly one effect), {} calls ({} failed), {} kills, {} of them with claims, \
          {} events in hand at a kill, long pause or outage, {} delivered more than once, \
          {:.0} events/s for {:.0} s, {:.1} s to the last one\n{:?}",
         DB::SHORT_NAME,
         verdict.events,
+        verdict.in_tx,
         verdict.calls,
         verdict.failed_calls,
         kills(&run),
@@ -282,6 +283,7 @@ async fn every_committed_event_and_no_other<DB: FaultDatabase>(size: Size, tasks
     assert!(verdict.events as i64 >= size.events && kills(&run) >= size.kills);
     assert!(run.kills_with_claims >= size.kills / 2, "{} with claims", run.kills_with_claims);
     assert!(verdict.failed_calls > 0, "no listener has failed");
+    assert!(verdict.in_tx > verdict.events / 8, "{} in transactions", verdict.in_tx);
 }
 
 /// The usual size, or that of a long run.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use outbox_tests::Noted;
+use outbox_tests::{IN_TX, Noted};
 
 use crate::arena::Arena;
 use crate::child::read_ledgers;
@@ -14,6 +14,8 @@ pub(crate) struct Verdict {
     pub(crate) events: usize,
     pub(crate) calls: usize,
     pub(crate) failed_calls: usize,
+    /// Events whose listener works in the transaction that ends them.
+    pub(crate) in_tx: usize,
     /// Events that were delivered more than once, and may have been.
     pub(crate) repeated: usize,
     pub(crate) problems: Vec<String>,
@@ -34,13 +36,17 @@ impl Verdict {
             .into_iter()
             .map(|[id]| id)
             .collect();
+        let mut effects: HashMap<String, usize> = HashMap::new();
+        for [id] in arena.db.texts("SELECT event_id FROM effect").await {
+            *effects.entry(id).or_default() += 1;
+        }
         let text = DB::TEXT;
         let rows = format!(
-            "SELECT event_id, CAST(attempts AS {text}), CAST(status AS {text}), \
+            "SELECT event_id, event_type, CAST(attempts AS {text}), CAST(status AS {text}), \
              CASE WHEN done_at IS NULL THEN 'no end' ELSE '' END, COALESCE(locked_by, '') \
              FROM outbox_event"
         );
-        let rows: Vec<[String; 5]> = arena.db.texts(rows).await;
+        let rows: Vec<[String; 6]> = arena.db.texts(rows).await;
         let mut calls: HashMap<String, Vec<Noted>> = HashMap::new();
         for noted in read_ledgers(arena.folder()) {
             verdict.calls += 1;
@@ -51,10 +57,10 @@ impl Verdict {
         if rows.len() != business.len() {
             verdict.problem(format!("{} rows for {} events", rows.len(), business.len()));
         }
-        for id in calls.keys().filter(|id| !business.contains(*id)) {
+        for id in calls.keys().chain(effects.keys()).filter(|id| !business.contains(*id)) {
             verdict.problem(format!("{id} was delivered, and never committed"));
         }
-        for [id, attempts, status, no_end, locked_by] in &rows {
+        for [id, event_type, attempts, status, no_end, locked_by] in &rows {
             if !business.contains(id) {
                 verdict.problem(format!("{id} is in the table, and was never committed"));
             }
@@ -65,7 +71,16 @@ impl Verdict {
                 verdict.problem(format!("{id} was never delivered"));
                 continue;
             };
-            verdict.judge(calls, attempts, excused.contains(id));
+            if event_type == IN_TX {
+                verdict.in_tx += 1;
+                // A call whose transaction broke is made again; what it wrote is undone.
+                let times = effects.remove(id).unwrap_or_default();
+                if times != 1 {
+                    verdict.problem(format!("{id} had its effect {times} times: {calls:?}"));
+                }
+            } else {
+                verdict.judge(calls, attempts, excused.contains(id));
+            }
         }
         verdict
     }

@@ -2,6 +2,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+/// The events of the program `ledger`: those of a plain listener, and those of one that works in the
+/// transaction that ends them and leaves a row in `effect`.
+pub const PLAIN: &str = "A";
+/// See [`PLAIN`].
+pub const IN_TX: &str = "B";
+
 /// A call of a listener, as the program `ledger` notes it in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Noted {

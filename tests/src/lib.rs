@@ -22,7 +22,7 @@ mod table;
 pub use cut::poll_times;
 pub use database::{Fresh, TestDatabase, given_url};
 pub use heard::{Call, Heard, eventually};
-pub use ledger::{Noted, uptime};
+pub use ledger::{IN_TX, Noted, PLAIN, uptime};
 pub use log::Log;
 pub use lose::Losable;
 pub use node::Node;

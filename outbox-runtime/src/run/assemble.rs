@@ -30,6 +30,12 @@ fn patience(config: &Config) -> Duration {
     (config.poller.lease / 3).clamp(Duration::from_millis(500), Duration::from_secs(10))
 }
 
+/// How long a loop pauses at most while the database is away: a sixth of the lease, so that a lease can be
+/// renewed in time when it is back.
+fn longest_pause(config: &Config) -> Duration {
+    (config.poller.lease / 6).min(Duration::from_secs(5))
+}
+
 /// Puts a checked outbox together and starts it.
 pub(super) async fn assemble<DB: Backend>(
     builder: Builder<DB>,
@@ -44,8 +50,9 @@ pub(super) async fn assemble<DB: Backend>(
         tracing::warn!("{warning}");
     }
     let (stop, runtime) = (CancellationToken::new(), Handle::current());
-    let extras = Services::new(&stop, runtime.clone());
     let patience = patience(&config);
+    let services = || Services::new(&stop, runtime.clone(), longest_pause(&config));
+    let extras = services();
     let notices = config.notify.then(Arc::<Notices>::default);
     let notify_by = |store: &Store<DB>| {
         notices.clone().map(|notices| Notifier { store: store.clone(), notices, patience })
@@ -87,7 +94,7 @@ pub(super) async fn assemble<DB: Backend>(
     let interest = Interest::new(Arc::clone(&listeners), everything);
     let subscription = interest.of_all(&own);
 
-    let keepers = Services::new(&stop, runtime.clone());
+    let keepers = services();
     let recorder = Arc::new(Recorder {
         store: busy(),
         hand: Arc::clone(&hand),
@@ -107,7 +114,7 @@ pub(super) async fn assemble<DB: Backend>(
         next: Instant::now() + config.poller.lease / 6,
     });
 
-    let workers = Services::new(&stop, runtime.clone());
+    let workers = services();
     let cancel = stop.child_token();
     let backoff = Backoff::new(config.retry.base, config.retry.max);
     let straight = config.mode == Mode::Full && handler.is_none();
@@ -161,7 +168,7 @@ pub(super) async fn assemble<DB: Backend>(
         patience,
         rounds: Mutex::default(),
     });
-    let sources = Services::new(&stop, runtime.clone());
+    let sources = services();
     sources.start(PollLoop::new(Arc::clone(&poller), Arc::clone(&wake)));
     if let Some(notifier) = notify_by(&own) {
         sources.start(notifier);

@@ -19,6 +19,9 @@ const BATCH: u32 = 500;
 /// Others want to write as well.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// Longer than any process lives, and short enough to be added to a clock.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
 impl<DB: Backend> Service for Purger<DB> {
     const NAME: &'static str = "purge";
 
@@ -48,7 +51,7 @@ impl<DB: Backend> Service for Purger<DB> {
         if done + dead > 0 {
             tracing::info!(done, dead, "purged");
         }
-        self.next = Instant::now() + self.config.interval;
+        self.next = Instant::now() + self.config.interval.min(LONGEST_INTERVAL);
         Ok(())
     }
 }

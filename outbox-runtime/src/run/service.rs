@@ -28,16 +28,22 @@ pub(crate) struct Services {
     tasks: TaskTracker,
     stop: CancellationToken,
     runtime: Handle,
+    longest_pause: Duration,
 }
 
 impl Services {
-    /// None yet. They also stop when `parent` is cancelled.
-    pub(crate) fn new(parent: &CancellationToken, runtime: Handle) -> Self {
-        Self { tasks: TaskTracker::new(), stop: parent.child_token(), runtime }
+    /// None yet. They also stop when `parent` is cancelled. After failures they pause, longer and longer,
+    /// but not longer than this.
+    pub(crate) fn new(
+        parent: &CancellationToken,
+        runtime: Handle,
+        longest_pause: Duration,
+    ) -> Self {
+        Self { tasks: TaskTracker::new(), stop: parent.child_token(), runtime, longest_pause }
     }
 
     pub(crate) fn start<S: Service>(&self, service: S) {
-        self.tasks.spawn_on(run(service, self.stop.clone()), &self.runtime);
+        self.tasks.spawn_on(run(service, self.stop.clone(), self.longest_pause), &self.runtime);
     }
 
     /// Runs something to its end, whether its caller waits or not.
@@ -56,8 +62,8 @@ impl Services {
     }
 }
 
-async fn run<S: Service>(mut service: S, stop: CancellationToken) {
-    let mut trouble = Trouble::new(S::NAME);
+async fn run<S: Service>(mut service: S, stop: CancellationToken, longest_pause: Duration) {
+    let mut trouble = Trouble::new(S::NAME, longest_pause);
     while !stop.is_cancelled() {
         match caught(service.turn(&stop)).await {
             Ok(Ok(())) => trouble.over(),
@@ -102,6 +108,7 @@ impl Seldom {
 #[derive(Debug)]
 struct Trouble {
     name: &'static str,
+    longest_pause: Duration,
     failures: u32,
     seldom: Seldom,
     told: bool,
@@ -109,10 +116,9 @@ struct Trouble {
 
 impl Trouble {
     const FIRST_PAUSE: Duration = Duration::from_millis(50);
-    const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-    fn new(name: &'static str) -> Self {
-        Self { name, failures: 0, seldom: Seldom::default(), told: false }
+    fn new(name: &'static str, longest_pause: Duration) -> Self {
+        Self { name, longest_pause, failures: 0, seldom: Seldom::default(), told: false }
     }
 
     async fn wait(&mut self, error: &str, stop: &CancellationToken) {
@@ -126,7 +132,7 @@ impl Trouble {
                 "failed; trying again"
             );
         }
-        let pause = backoff(Self::FIRST_PAUSE, Self::LONGEST_PAUSE, self.failures, rand::random());
+        let pause = backoff(Self::FIRST_PAUSE, self.longest_pause, self.failures, rand::random());
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = stop.cancelled() => {}

@@ -21,11 +21,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use outbox::{Config, Delivery, ListenerRegistry, Mode, Outbox};
-use outbox_tests::{Log, Losable, Noted, uptime};
+use outbox::{Config, Delivery, ListenerOptions, ListenerRegistry, Mode, Outbox, Outcome, Tx};
+use outbox_tests::{IN_TX, Log, Losable, Noted, PLAIN, uptime};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use sqlx::pool::PoolOptions;
-use sqlx::{MySql, Pool, Postgres, Sqlite};
+use sqlx::{AssertSqlSafe, MySql, Pool, Postgres, SqlSafeStr, Sqlite};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::{Instant, sleep_until};
 
@@ -111,13 +111,35 @@ async fn start<DB: Losable>(pool: &Pool<DB>, file: File, options: &Options) -> O
     config.retry.max = Duration::from_secs(1);
     config.retry.max_attempts = 100;
     config.notify = DB::SHORT_NAME == "postgres";
-    let (file, node, failing) = (Arc::new(file), options.get("node"), options.get("failing"));
+    let listener = Listener {
+        file: Arc::new(file),
+        node: options.get("node"),
+        failing: options.get("failing"),
+    };
     let mut ticks = tokio::time::interval(Duration::from_millis(100));
     loop {
         ticks.tick().await;
-        let file = Arc::clone(&file);
-        let listen = move |delivery: Delivery| note(Arc::clone(&file), node, failing, delivery);
-        let listeners = ListenerRegistry::new().register_for("Order", "A", listen);
+        let (plain, in_tx) = (listener.clone(), listener.clone());
+        let listeners = ListenerRegistry::new()
+            .register_for("Order", PLAIN, move |delivery: Delivery| {
+                let listener = plain.clone();
+                async move { listener.call(&delivery).await }
+            })
+            .register_in_tx(
+                ListenerOptions::DEFAULT,
+                "Order",
+                IN_TX,
+                move |delivery: Delivery, tx: &mut Tx<DB>| {
+                    let listener = in_tx.clone();
+                    Box::pin(async move {
+                        let id = delivery.envelope().event_id();
+                        let effect = format!("INSERT INTO effect VALUES ('{id}')");
+                        DB::run(&mut *tx, AssertSqlSafe(effect).into_sql_str()).await?;
+                        listener.call(&delivery).await?;
+                        Ok(Outcome::Done)
+                    })
+                },
+            );
         let builder = outbox::builder(pool.clone()).config(config.clone()).listeners(listeners);
         match builder.start().await {
             Ok(outbox) => return outbox,
@@ -126,28 +148,33 @@ async fn start<DB: Losable>(pool: &Pool<DB>, file: File, options: &Options) -> O
     }
 }
 
-/// The listener. What it notes is decided before, so that a call is one line, there as a whole or not
-/// at all.
-async fn note(
+/// What happens when an event comes.
+#[derive(Clone)]
+struct Listener {
     file: Arc<File>,
     node: u64,
+    /// How many calls of a thousand fail.
     failing: u64,
-    delivery: Delivery,
-) -> Result<(), &'static str> {
-    let noted = Noted {
-        event_id: delivery.envelope().event_id().to_string(),
-        node,
-        at: uptime(),
-        attempts: delivery.attempts(),
-        fails: rand::rng().random_range(0..1_000) < failing,
-    };
-    if (&*file).write_all(format!("{noted}\n").as_bytes()).is_err() {
-        // A call that is not noted must not count as one.
-        std::process::abort();
+}
+
+impl Listener {
+    /// What it notes is decided before, so that a call is one line, there as a whole or not at all.
+    async fn call(&self, delivery: &Delivery) -> Result<(), &'static str> {
+        let noted = Noted {
+            event_id: delivery.envelope().event_id().to_string(),
+            node: self.node,
+            at: uptime(),
+            attempts: delivery.attempts(),
+            fails: rand::rng().random_range(0..1_000) < self.failing,
+        };
+        if (&*self.file).write_all(format!("{noted}\n").as_bytes()).is_err() {
+            // A call that is not noted must not count as one.
+            std::process::abort();
+        }
+        let long = Duration::from_micros(rand::rng().random_range(0..5_000));
+        sleep_until(Instant::now() + long).await;
+        if noted.fails { Err("it fails now and then") } else { Ok(()) }
     }
-    let long = Duration::from_micros(rand::rng().random_range(0..5_000));
-    sleep_until(Instant::now() + long).await;
-    if noted.fails { Err("it fails now and then") } else { Ok(()) }
 }
 
 /// Takes every connection of the application for a while, again and again.

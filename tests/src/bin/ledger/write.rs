@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use outbox::{EventEnvelope, Outbox, Receipt};
-use outbox_tests::{Losable, event, poll_times};
+use outbox_tests::{IN_TX, Losable, PLAIN, event, poll_times};
 use rand::{RngExt, rngs::StdRng};
 use sqlx::{AssertSqlSafe, Connection, Pool, SqlSafeStr};
 
@@ -37,7 +37,8 @@ impl<DB: Losable> Writer<DB> {
 
     async fn transaction(&mut self) -> Tried {
         let count = self.random.random_range(1..=5);
-        let events: Vec<EventEnvelope> = (0..count).map(|_| event("A")).collect();
+        let mut name = || if self.random.random_bool(0.25) { IN_TX } else { PLAIN };
+        let events: Vec<EventEnvelope> = (0..count).map(|_| event(name())).collect();
         let polls = self.random.random_range(1..15);
         match self.random.random_range(0..100) {
             0..5 => self.undone(&events, true).await,
