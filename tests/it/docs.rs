@@ -153,3 +153,30 @@ fn variables() {
         .collect();
     assert_eq!(table("| variable | what it sets |"), expected);
 }
+
+/// Every test that `tests/README.md` names is where it says.
+#[test]
+fn faults() {
+    let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(tests.join("README.md")).expect("the table of faults");
+    let named = text.split('`').filter(|word| word.contains("::") && !word.contains(".."));
+    let mut found = 0;
+    for name in named {
+        let (module, test) = name.rsplit_once("::").expect("a path");
+        let file = match module.strip_prefix("runtime::") {
+            Some(module) => tests.join("../outbox-runtime/src").join(module.replace("::", "/")),
+            None => tests.join(module.replace("::", "/")),
+        };
+        let source = ["rs", "/mod.rs", "/tests.rs"]
+            .map(|ending| match ending.strip_prefix('/') {
+                Some(inside) => file.join(inside),
+                None => file.with_extension(ending),
+            })
+            .into_iter()
+            .find_map(|file| std::fs::read_to_string(file).ok());
+        let source = source.unwrap_or_else(|| panic!("{name}: there is no such file"));
+        assert!(source.contains(&format!("fn {test}")), "{name}: there is no such test");
+        found += 1;
+    }
+    assert!(found > 50, "{found} tests are named");
+}
