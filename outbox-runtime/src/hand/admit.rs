@@ -167,7 +167,7 @@ impl Hand {
             }
             hash_map::Entry::Vacant(place) => {
                 place.insert(held);
-                state.results.push_back((sequence, result));
+                state.record(sequence, result);
             }
         }
         drop(state);
@@ -215,7 +215,7 @@ impl State {
         self.lanes.free(entry.lane);
         if let Some(held) = self.held.get_mut(&entry.sequence) {
             held.stage = Stage::Recording;
-            self.results.push_back((entry.sequence, result));
+            self.record(entry.sequence, result);
         }
     }
 

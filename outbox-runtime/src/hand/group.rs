@@ -20,8 +20,8 @@ pub(super) struct Group {
     /// Whether each call has a transaction of the application's.
     pub(super) in_tx: bool,
     /// How many of its rows are in hand, by the lane they came through.
-    hot: usize,
-    cold: usize,
+    pub(super) hot: usize,
+    pub(super) cold: usize,
     pub(super) running: usize,
     /// Those that wait for a call to end.
     pub(super) parked: VecDeque<Entry>,

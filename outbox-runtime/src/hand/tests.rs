@@ -200,6 +200,21 @@ fn a_result_that_came_too_late_for_its_token_is_recorded_under_the_new_one() {
 }
 
 #[test]
+fn a_result_that_may_have_been_recorded_is_not_recorded_under_a_newer_token() {
+    let hand = hand(&[None]);
+    admit(&hand, [1], Some(0));
+    let entry = hand.try_next().unwrap();
+    hand.finish(&entry, Finished::Dead { attempts: 1, error: String::new() });
+    // It is recorded, which nobody says; somebody replays the event, and it is claimed again.
+    drop(hand.borrow_results(10));
+    hand.admit(vec![(row(1, 3), Some(0))], Instant::now());
+    let batch = hand.take_results(10);
+    assert_eq!(batch[0].token, 1, "it must not die again");
+    hand.recorded(batch, &[1]);
+    assert_eq!(sequences(&startable(&hand)), [1], "it begins anew");
+}
+
+#[test]
 fn nothing_starts_on_a_short_lease() {
     let hand = hand(&[None]);
     let long_ago = Instant::now().checked_sub(LEASE * 3 / 4).unwrap();

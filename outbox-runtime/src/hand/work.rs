@@ -26,7 +26,7 @@ impl Hand {
         }
     }
 
-    pub(super) fn try_next(&self) -> Option<Entry> {
+    pub(crate) fn try_next(&self) -> Option<Entry> {
         let mut state = self.lock();
         if matches!(state.phase, Phase::Paused | Phase::Closed)
             || state.results.len() + state.in_flight >= self.limits.results
@@ -209,7 +209,7 @@ impl State {
         self.call_ended(entry);
         if let Some(held) = self.held.get_mut(&entry.sequence) {
             held.stage = Stage::Recording;
-            self.results.push_back((entry.sequence, result));
+            self.record(entry.sequence, result);
         }
     }
 
