@@ -143,14 +143,14 @@ impl Hand {
     }
 
     /// Takes in a claimed row whose result is known without any listener. One that is in hand already
-    /// goes on under its new token.
-    pub(crate) fn settle(&self, sequence: i64, token: i64, result: Finished) {
+    /// goes on under its new token. `anchor` is when the claim was asked for.
+    pub(crate) fn settle(&self, sequence: i64, token: i64, result: Finished, anchor: Instant) {
         let mut state = self.lock();
         let now = state.clock.now();
         let held = Held {
             token,
             event_id: None,
-            lease_until: now + self.limits.lease,
+            lease_until: anchor + self.limits.lease,
             since: now,
             stage: Stage::Recording,
             trial: Trial::Spared,

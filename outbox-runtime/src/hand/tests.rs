@@ -281,7 +281,7 @@ fn a_hung_call_does_not_keep_a_probe_from_its_verdict() {
 #[test]
 fn a_row_given_back_and_claimed_again_finds_its_listener() {
     let hand = hand(&[None]);
-    hand.settle(1, 1, Finished::Released);
+    hand.settle(1, 1, Finished::Released, Instant::now());
     let batch = hand.take_results(10);
     hand.admit(vec![(row(1, 2), Some(0))], Instant::now());
     hand.recorded(batch, &[]);
@@ -295,11 +295,21 @@ fn a_row_given_back_and_claimed_again_finds_its_listener() {
 #[test]
 fn a_row_given_back_twice_is_given_back_under_its_last_token() {
     let hand = hand(&[None]);
-    hand.settle(1, 1, Finished::Released);
+    hand.settle(1, 1, Finished::Released, Instant::now());
     let batch = hand.take_results(10);
-    hand.settle(1, 2, Finished::Released);
+    hand.settle(1, 2, Finished::Released, Instant::now());
     hand.recorded(batch, &[]);
     assert_eq!(hand.take_results(10)[0].token, 2);
+}
+
+#[test]
+fn a_lease_counts_from_when_it_was_asked_for_even_if_the_row_goes_back() {
+    let hand = hand(&[None]);
+    admit(&hand, [1], Some(0));
+    hand.try_next().unwrap();
+    let long_ago = Instant::now().checked_sub(LEASE / 2).unwrap();
+    hand.settle(1, 2, Finished::Released, long_ago);
+    assert_eq!(hand.to_renew(), [Renewal { sequence: 1, token: 2, takeovers: 0 }]);
 }
 
 #[test]

@@ -210,12 +210,12 @@ impl<DB: Backend> Poller<DB> {
 
     async fn take_in(&self, claims: Claims, anchor: Instant) -> usize {
         for (sequence, token) in claims.excess {
-            self.hand.settle(sequence, token, Finished::Released);
+            self.hand.settle(sequence, token, Finished::Released, anchor);
         }
         for row in claims.undecodable {
             tracing::error!(sequence = row.sequence, "a row cannot be read: {}", row.reason);
             let dead = Finished::Dead { attempts: 0, error: row.reason.to_owned() };
-            self.hand.settle(row.sequence, row.token, dead);
+            self.hand.settle(row.sequence, row.token, dead, anchor);
         }
         let mut rows: Vec<Claimed> = Vec::with_capacity(claims.rows.len());
         for row in claims.rows {
@@ -223,7 +223,7 @@ impl<DB: Backend> Poller<DB> {
                 Some(dead) => {
                     let event_id = row.envelope.event_id();
                     tracing::error!(%event_id, "an event is dead: its owners were lost with it");
-                    self.hand.settle(row.sequence, row.token, dead);
+                    self.hand.settle(row.sequence, row.token, dead, anchor);
                 }
                 None => rows.push(row),
             }
