@@ -92,7 +92,7 @@ impl State {
                 return Err(format!("a listener waits for row {probe}, which is not here"));
             }
         }
-        let mut waiting: Vec<i64> = self.waiting().map(|entry| entry.sequence).collect();
+        let mut waiting: Vec<i64> = self.all_waiting().map(|entry| entry.sequence).collect();
         waiting.sort_unstable();
         waiting.dedup();
         let queued = |row: &i64| self.held.get(row).is_some_and(|row| row.stage == Stage::Queued);
@@ -103,7 +103,7 @@ impl State {
         }
     }
 
-    fn waiting(&self) -> impl Iterator<Item = &Entry> {
+    fn all_waiting(&self) -> impl Iterator<Item = &Entry> {
         let parked = self.groups.iter().flat_map(|group| &group.parked);
         self.lanes.entries().chain(parked).chain(&self.short).chain(&self.suspects)
     }
@@ -117,7 +117,7 @@ impl State {
             running: self.running,
             in_tx: self.in_tx,
             results: self.results.len() + self.in_flight,
-            waiting: self.waiting().count(),
+            waiting: self.all_waiting().count(),
             listeners: self
                 .groups
                 .iter()

@@ -73,6 +73,8 @@ pub(crate) struct Entry {
 struct Outcome {
     sequence: i64,
     result: Finished,
+    /// How many attempts had failed before, as far as was known when it began.
+    before: u32,
     /// The token under which it was sent, if it was. It may have been recorded without anybody saying
     /// so; under a newer token it would be recorded once more.
     sent: Option<i64>,

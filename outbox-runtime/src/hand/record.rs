@@ -75,9 +75,15 @@ impl Hand {
         let taken: Vec<_> = state.results.drain(..count).collect();
         let batch: Vec<Finish> = taken
             .into_iter()
-            .filter_map(|Outcome { sequence, result, sent }| {
-                let token = state.held.get(&sequence)?.token;
-                Some(Finish { sequence, token: sent.unwrap_or(token), result })
+            .filter_map(|Outcome { sequence, result, before, sent }| {
+                let held = state.held.get(&sequence)?;
+                Some(match sent {
+                    Some(token) => Finish { sequence, token, result },
+                    None => {
+                        let result = recounted(result, before, held.attempts);
+                        Finish { sequence, token: held.token, result }
+                    }
+                })
             })
             .collect();
         state.in_flight += batch.len();
@@ -89,7 +95,7 @@ impl Hand {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(batch.len());
         for Finish { sequence, token, result } in batch.into_iter().rev() {
-            state.results.push_front(Outcome { sequence, result, sent: Some(token) });
+            state.results.push_front(Outcome { sequence, result, before: 0, sent: Some(token) });
         }
     }
 
@@ -107,16 +113,17 @@ impl Hand {
             let Some(held) = state.held.get_mut(&sequence) else { continue };
             let (again, newer, lease_until) =
                 (held.again.take(), held.token != token, held.lease_until);
+            let attempts = held.attempts;
             match again {
                 // It was recorded under the token of the last claim, which is so dealt with.
                 None => {}
                 Some(_) if !newer => {}
                 Some(_) if is_stale && matches!(result, Finished::Done) => {
-                    state.record(sequence, result);
+                    state.record(sequence, result, attempts);
                     continue;
                 }
                 Some(Again::Settle(next)) => {
-                    state.record(sequence, next);
+                    state.record(sequence, next, attempts);
                     continue;
                 }
                 Some(Again::Deliver(row, group)) => {
@@ -156,7 +163,17 @@ impl Hand {
 }
 
 impl State {
-    pub(super) fn record(&mut self, sequence: i64, result: Finished) {
-        self.results.push_back(Outcome { sequence, result, sent: None });
+    /// A result is there. `before` is how many attempts had failed when that was decided.
+    pub(super) fn record(&mut self, sequence: i64, result: Finished, before: u32) {
+        self.results.push_back(Outcome { sequence, result, before, sent: None });
     }
+}
+
+/// The same result if other attempts have failed than was known: another node had the row meanwhile, or
+/// it was replayed.
+fn recounted(mut result: Finished, known: u32, now: u32) -> Finished {
+    if let Finished::Retry { attempts, .. } | Finished::Dead { attempts, .. } = &mut result {
+        *attempts = attempts.saturating_sub(known).saturating_add(now);
+    }
+    result
 }

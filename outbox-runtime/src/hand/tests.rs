@@ -313,6 +313,46 @@ fn a_lease_counts_from_when_it_was_asked_for_even_if_the_row_goes_back() {
 }
 
 #[test]
+fn what_is_claimed_again_before_it_began_begins_as_the_new_claim_says() {
+    let hand = hand(&[None]);
+    seat(&hand, 1);
+    // Somebody else had it meanwhile, failed once and was lost with it.
+    let (row, group) = lost_row(1, 1);
+    hand.admit(vec![(Claimed { token: 4, attempts: 1, ..row }, group)], Instant::now());
+    assert!(hand.try_next().is_none(), "not before that is written down");
+    assert_eq!(renew(&hand), [(1, 2)]);
+    assert_eq!(hand.try_next().unwrap().attempts, 1);
+    assert_eq!(hand.depths(), (0, 0));
+}
+
+#[test]
+fn what_is_claimed_again_and_dead_before_it_began_does_not_begin() {
+    let hand = hand(&[None]);
+    seat(&hand, 1);
+    let dead = Finished::Dead { attempts: 2, error: String::new() };
+    hand.settle(1, 4, dead, Instant::now());
+    assert!(hand.try_next().is_none());
+    let batch = hand.take_results(10);
+    assert_eq!(batch[0].token, 4);
+    assert!(matches!(batch[0].result, Finished::Dead { attempts: 2, .. }));
+    hand.recorded(batch, &[]);
+    assert_eq!((hand.len(), hand.depths()), (0, (0, 0)));
+}
+
+#[test]
+fn a_failure_counts_from_what_the_row_says_when_it_is_recorded() {
+    let hand = hand(&[None]);
+    admit(&hand, [1], Some(0));
+    let entry = hand.try_next().unwrap();
+    // Somebody else had it meanwhile, and failed twice.
+    hand.admit(vec![(Claimed { attempts: 2, ..row(1, 4) }, Some(0))], Instant::now());
+    let failed = Finished::Retry { attempts: 1, delay: LEASE, error: String::new() };
+    hand.finish(&entry, failed);
+    let batch = hand.take_results(10);
+    assert!(matches!(batch[0].result, Finished::Retry { attempts: 3, .. }));
+}
+
+#[test]
 fn a_result_under_the_last_token_is_the_end() {
     let hand = hand(&[None]);
     admit(&hand, [1], Some(0));

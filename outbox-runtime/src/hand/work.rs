@@ -209,7 +209,7 @@ impl State {
         self.call_ended(entry);
         if let Some(held) = self.held.get_mut(&entry.sequence) {
             held.stage = Stage::Recording;
-            self.record(entry.sequence, result);
+            self.record(entry.sequence, result, entry.attempts);
         }
     }
 
