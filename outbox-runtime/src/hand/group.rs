@@ -86,6 +86,13 @@ impl Group {
         }
     }
 
+    /// Takes out the first of those that wait and may begin. If its calls are all taken, none may, and a
+    /// transaction that is free is for another listener.
+    pub(super) fn unpark(&mut self) -> Option<Entry> {
+        let next = self.parked.iter().position(|entry| self.may_run(entry.sequence))?;
+        self.parked.remove(next)
+    }
+
     /// How many more of its rows may be in hand through a lane of so many places. A listener that
     /// takes only some calls at a time must not fill the lanes for the others.
     pub(super) fn room(&self, lane: Lane, places: usize) -> usize {

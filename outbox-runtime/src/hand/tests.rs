@@ -456,3 +456,18 @@ fn transactions_are_shared_by_the_listeners_that_ask_for_one() {
     hand.settled(&started[0], false);
     assert_eq!((hand.len(), hand.depths()), (1, (0, 0)));
 }
+
+#[test]
+fn a_transaction_goes_to_a_listener_that_may_use_it() {
+    let limits = Limits { transactions: 2, ..LIMITS };
+    let one = Share { calls: Some(1), in_tx: true };
+    let hand = Hand::new(limits, &[one, Share { calls: None, ..one }], Clock::System);
+    admit(&hand, 1..=2, Some(0));
+    admit(&hand, 11..=12, Some(1));
+    let started = startable(&hand);
+    assert_eq!(sequences(&started), [1, 11]);
+    hand.settled(&started[1], true);
+    assert_eq!(sequences(&startable(&hand)), [12], "the other has had its call");
+    hand.settled(&started[0], true);
+    assert_eq!(sequences(&startable(&hand)), [2]);
+}

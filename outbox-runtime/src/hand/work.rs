@@ -218,16 +218,16 @@ impl State {
     fn make_way(&mut self, index: usize) {
         let Some(group) = self.groups.get_mut(index) else { return };
         group.running = group.running.saturating_sub(1);
-        let mut next = group;
-        if next.in_tx {
+        let next = if group.in_tx {
             self.in_tx = self.in_tx.saturating_sub(1);
             let (before, after) = self.groups.split_at_mut(index + 1);
-            let waits = |group: &&mut Group| group.in_tx && !group.parked.is_empty();
-            let Some(found) = after.iter_mut().chain(before).find(waits) else { return };
-            next = found;
-        }
-        if let Some(parked) = next.parked.pop_front() {
-            self.lanes.push_ready(parked);
+            let in_turn = after.iter_mut().chain(before).filter(|group| group.in_tx);
+            in_turn.filter_map(Group::unpark).next()
+        } else {
+            group.unpark()
+        };
+        if let Some(next) = next {
+            self.lanes.push_ready(next);
         }
     }
 }
