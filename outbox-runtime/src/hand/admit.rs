@@ -272,9 +272,12 @@ impl State {
         if let Some(held) = self.held.remove(&sequence) {
             self.let_go(held.group, held.lane, held.bytes);
             let now = self.clock.now();
-            if let Some(group) = held.group.and_then(|group| self.groups.get_mut(group)) {
-                group.lost(sequence, now);
-            }
+            // Whose probe it was is not known of a row that was never meant for a listener.
+            let groups = match held.group {
+                Some(index) => self.groups.get_mut(index..=index),
+                None => Some(&mut self.groups[..]),
+            };
+            groups.into_iter().flatten().for_each(|group| group.lost(sequence, now));
         }
     }
 

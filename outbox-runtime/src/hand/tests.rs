@@ -471,3 +471,18 @@ fn a_transaction_goes_to_a_listener_that_may_use_it() {
     hand.settled(&started[0], true);
     assert_eq!(sequences(&startable(&hand)), [2]);
 }
+
+#[test]
+fn a_probe_that_goes_back_unseen_can_be_sent_again() {
+    let hand = hand(&[None]);
+    admit(&hand, [1], Some(0));
+    let entry = hand.try_next().unwrap();
+    hand.unreachable(&entry, |_| Duration::ZERO);
+    hand.recorded(hand.take_results(10), &[]);
+    hand.begin_probe(0, 2);
+    // It turns out to have lost too many owners.
+    let dead = Finished::Dead { attempts: 0, error: String::new() };
+    hand.settle(2, 1, dead, Instant::now());
+    hand.recorded(hand.take_results(10), &[]);
+    assert_eq!(hand.claimable().probes, [0], "another one must try");
+}
