@@ -21,6 +21,8 @@ pub(super) struct Story {
     /// How often a listener was called, and how often that was said to be done.
     calls: u32,
     done: u32,
+    /// How often a call failed.
+    failed: u32,
     /// How often the writes of a listener in its transaction were committed.
     effects: u32,
 }
@@ -70,6 +72,7 @@ impl Ledger {
             end: None,
             calls: 0,
             done: 0,
+            failed: 0,
             effects: 0,
         };
         self.stories.insert(sequence, story);
@@ -114,7 +117,7 @@ impl Ledger {
         if matches!(finish.result, Finished::Done) && story.kind.in_tx() {
             story.effects += 1;
         }
-        let (effects, done) = (story.effects, story.done);
+        let (effects, done, failed) = (story.effects, story.done, story.failed);
         self.expect(end.is_none(), || format!("row {row}: a mark on what had ended as {end:?}"));
         let spent = match finish.result {
             Finished::Retry { .. } => 1..=1,
@@ -123,8 +126,10 @@ impl Ledger {
         };
         let (old, new) = (before.attempts, after.attempts);
         let counted = new.checked_sub(old).is_some_and(|more| spent.contains(&more));
+        let counted = counted && new <= failed;
         self.expect(counted, || {
-            format!("row {row}: attempts went from {old} to {new} by {:?}", finish.result)
+            let result = &finish.result;
+            format!("row {row}: attempts went from {old} to {new} of {failed} by {result:?}")
         });
         let latest = claim.is_some_and(|claim| (claim.owner, claim.token) == (owner, token));
         self.expect(latest, || {
@@ -174,6 +179,13 @@ impl Ledger {
     pub(super) fn done(&mut self, sequence: i64) {
         if let Some(story) = self.story(sequence) {
             story.done += 1;
+        }
+    }
+
+    /// A call has failed.
+    pub(super) fn failed(&mut self, sequence: i64) {
+        if let Some(story) = self.story(sequence) {
+            story.failed += 1;
         }
     }
 

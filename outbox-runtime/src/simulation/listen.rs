@@ -37,6 +37,19 @@ enum Stage {
     Committed,
 }
 
+impl Call {
+    /// What comes next in its transaction, if it has one.
+    pub(super) fn next(&self) -> Option<Ack> {
+        let stage = self.ack.as_ref().map(|ack| ack.stage);
+        self.kind.in_tx().then_some(match stage {
+            None => Ack::Send,
+            Some(Stage::Sent) => Ack::Mark,
+            Some(Stage::Marked) => Ack::Commit,
+            Some(Stage::Committed) => Ack::Answer,
+        })
+    }
+}
+
 impl World {
     pub(super) fn start(&mut self, index: usize) -> bool {
         let relay = &mut self.relays[index];
@@ -86,8 +99,12 @@ impl World {
             self.conclude(index, call, Decision::Record(dead));
             return true;
         }
-        if ending == Ending::Done {
-            self.ledger.done(entry.sequence);
+        match ending {
+            Ending::Done => self.ledger.done(entry.sequence),
+            Ending::Failed | Ending::Permanent | Ending::Panicked => {
+                self.ledger.failed(entry.sequence);
+            }
+            Ending::Later | Ending::Unreachable | Ending::Cancelled | Ending::Unavailable => {}
         }
         self.decide(index, call, &ended);
         true

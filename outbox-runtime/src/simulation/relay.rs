@@ -75,6 +75,11 @@ impl Flight {
 }
 
 impl Relay {
+    /// Where it is in its life; `None` if it is not there.
+    pub(super) fn phase(&self) -> Option<Phase> {
+        self.hand.as_ref().map(|hand| hand.phase())
+    }
+
     pub(super) fn polling(&self) -> Flight {
         Flight::of(self.claim.as_ref().map(|claim| claim.answer.is_some()))
     }
@@ -234,8 +239,7 @@ impl World {
 
     pub(super) fn live(&mut self, index: usize, life: Life) -> bool {
         let relay = &self.relays[index];
-        let phase = relay.hand.as_ref().map(|hand| hand.phase());
-        match (life, &relay.hand, phase) {
+        match (life, &relay.hand, relay.phase()) {
             (Life::Pause, Some(hand), Some(Phase::Running)) => {
                 hand.enter(Phase::Paused);
                 hand.give_back_waiting();

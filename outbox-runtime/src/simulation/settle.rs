@@ -15,7 +15,7 @@ impl World {
             for index in (0..self.late.len()).rev() {
                 take(self, Step::Late(index, Late::Happens));
             }
-            let progress = (0..2).fold(false, |before, relay| self.turn(relay, take) || before);
+            let progress = self.turn(0, take) | self.turn(1, take);
             if !self.sound() || (self.at_rest() && self.ledger.is_closed()) {
                 break;
             }

@@ -80,7 +80,10 @@ impl World {
         let statement = self.late.remove(index);
         match late {
             step::Late::Happens => statement.happens(&mut self.table, &mut self.ledger),
-            step::Late::Never => statement.never(&mut self.table, &mut self.ledger),
+            step::Late::Never => {
+                self.ledger.disturbed = true;
+                statement.never(&mut self.table, &mut self.ledger);
+            }
         }
         true
     }
