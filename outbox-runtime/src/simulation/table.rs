@@ -208,7 +208,7 @@ impl Table {
         // Without its guard the statement would write the code of the mark over anything.
         row.status = row.status.after(mark).or(Status::New.after(mark)).unwrap_or(row.status);
         row.attempts = match attempts {
-            Some(_) if !by_value => row.attempts + 1,
+            Some(_) if !by_value && mark == Mark::Retry => row.attempts + 1,
             Some(attempts) => attempts,
             None => row.attempts,
         };
