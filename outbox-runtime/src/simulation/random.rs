@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::guards::Guards;
+use super::ledger::Ledger;
 use super::listen::Call;
 use super::relay::Flight;
 use super::step::{Ack, Ending, Exchange, Late, Life, Span, Step, Write};
@@ -72,6 +73,8 @@ impl Mood {
 pub(super) struct Tried {
     pub(super) steps: Vec<Step>,
     pub(super) violation: Option<String>,
+    /// Something happened after which an event may be delivered twice.
+    disturbed: bool,
 }
 
 /// Makes up a schedule while it runs, so that every step of it makes sense.
@@ -94,7 +97,8 @@ pub(super) fn tried(seed: u64, guards: Guards) -> Tried {
     if world.sound() {
         world.settle(&mut |world, step| world.take(step));
     }
-    Tried { steps, violation: world.ledger.violation }
+    let Ledger { violation, disturbed, .. } = world.ledger;
+    Tried { steps, violation, disturbed }
 }
 
 /// Something that might happen next.
@@ -183,7 +187,7 @@ fn life(dice: &mut Dice, mood: Mood, phase: Option<Phase>) -> Life {
         Some(Phase::Running) => dice.pick(&[Life::Pause, Life::Drain]),
         Some(Phase::Paused) => dice.pick(&[Life::Resume, Life::Resume, Life::Drain]),
         Some(Phase::Draining) => Life::Close,
-        Some(Phase::Closed) => dice.pick(&[Life::Close, Life::Restart]),
+        Some(Phase::Closed) => Life::Restart,
     }
 }
 
@@ -199,17 +203,19 @@ fn first_seed() -> u64 {
 fn nothing_goes_wrong_in_any_schedule() {
     let first = first_seed();
     let began = Instant::now();
-    let mut steps = 0;
+    let (mut steps, mut peaceful) = (0, 0);
     let count = schedules(10_000, 1_000_000);
     for seed in first..first + count {
         let tried = tried(seed, Guards::ALL);
         steps += tried.steps.len();
+        peaceful += u64::from(!tried.disturbed);
         if let Some(violation) = tried.violation {
             panic!("seed {seed}: {}", shrink::report(Guards::ALL, tried.steps, &violation));
         }
     }
     let rate = f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / began.elapsed().as_secs_f64();
-    println!("{count} schedules, {steps} steps, {rate:.0} schedules/s");
+    println!("{count} schedules ({peaceful} peaceful), {steps} steps, {rate:.0} schedules/s");
+    assert!(peaceful > count / 20, "only {peaceful} schedules promise one delivery each");
 }
 
 #[test]

@@ -255,10 +255,6 @@ impl World {
                 hand.enter(Phase::Closed);
                 hand.give_back_waiting();
             }
-            // Rows may have come back by the results that were recorded last.
-            (Life::Close, Some(hand), Some(Phase::Closed)) if hand.waiting() > 0 => {
-                hand.give_back_waiting();
-            }
             (Life::Crash, Some(_), _) => self.crash(index),
             (Life::Restart, Some(hand), Some(Phase::Closed)) => {
                 if hand.len() == 0 && relay.is_quiet() {

@@ -108,8 +108,9 @@ impl World {
         let life = match hand.phase() {
             Phase::Running => return false,
             Phase::Paused => Life::Resume,
+            Phase::Draining => Life::Close,
             Phase::Closed if gone => Life::Restart,
-            Phase::Draining | Phase::Closed => Life::Close,
+            Phase::Closed => return false,
         };
         take(self, Step::Life(relay, life))
     }

@@ -20,8 +20,16 @@ pub(super) fn violation(guards: Guards, steps: &[Step]) -> Option<String> {
     world.ledger.violation
 }
 
-/// The fewest steps that still fail: leaves out as many at a time as it can, down to single ones.
-pub(super) fn shrunk(guards: Guards, mut steps: Vec<Step>) -> Vec<Step> {
+/// What is wrong, whichever rows and numbers it is about.
+fn kind(violation: &str) -> String {
+    const ENOUGH: usize = 24;
+    violation.chars().filter(|letter| !letter.is_ascii_digit()).take(ENOUGH).collect()
+}
+
+/// The fewest steps that still fail in the same way: leaves out as many at a time as it can, down to
+/// single ones.
+fn shrunk(guards: Guards, mut steps: Vec<Step>, wrong: &str) -> Vec<Step> {
+    let wrong = kind(wrong);
     let mut size = steps.len() / 2;
     while size > 0 {
         let before = steps.len();
@@ -29,7 +37,7 @@ pub(super) fn shrunk(guards: Guards, mut steps: Vec<Step>) -> Vec<Step> {
         while from < steps.len() {
             let mut fewer = steps.clone();
             fewer.drain(from..(from + size).min(steps.len()));
-            if violation(guards, &fewer).is_some() {
+            if violation(guards, &fewer).is_some_and(|violation| kind(&violation) == wrong) {
                 steps = fewer;
             } else {
                 from += size;
@@ -44,7 +52,7 @@ pub(super) fn shrunk(guards: Guards, mut steps: Vec<Step>) -> Vec<Step> {
 }
 
 /// What happened, a line for each step, with the rows that it has changed.
-pub(super) fn tell(guards: Guards, steps: &[Step]) -> String {
+fn tell(guards: Guards, steps: &[Step]) -> String {
     let mut told = String::new();
     let mut world = World::new(guards, Instant::now());
     let mut take = |world: &mut World, step: Step| {
@@ -80,7 +88,7 @@ pub(super) fn tell(guards: Guards, steps: &[Step]) -> String {
 /// A failing schedule as people want to read it.
 pub(super) fn report(guards: Guards, steps: Vec<Step>, violation: &str) -> String {
     let all = steps.len();
-    let steps = shrunk(guards, steps);
+    let steps = shrunk(guards, steps, violation);
     let told = tell(guards, &steps);
     format!("{violation}\n{} of {all} steps are enough:\n{told}", steps.len())
 }
