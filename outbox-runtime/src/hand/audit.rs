@@ -85,6 +85,9 @@ impl State {
         if kept != counted {
             return Err(format!("{kept:?}, and there is {counted:?}"));
         }
+        if self.phase == Phase::Closed && kept.waiting > 0 {
+            return Err("it is closed, and rows wait in it".to_owned());
+        }
         for group in &self.groups {
             if let Breaker::Probing { probe, .. } = group.breaker
                 && !self.held.contains_key(&probe)
