@@ -336,6 +336,22 @@ fn a_transaction_goes_to_a_listener_that_may_use_it() {
 }
 
 #[test]
+fn two_transactions_that_end_at_once_are_both_used() {
+    let limits = Limits { transactions: 2, ..LIMITS };
+    let one = Share { calls: Some(1), in_tx: true };
+    let hand = Hand::new(limits, &[Share { calls: None, ..one }, one], Clock::System);
+    admit(&hand, 1..=2, Some(0));
+    let started = startable(&hand);
+    admit(&hand, 11..=12, Some(1));
+    admit(&hand, [3], Some(0));
+    assert!(hand.try_next().is_none());
+    started.iter().for_each(|entry| {
+        hand.settled(entry, true);
+    });
+    assert_eq!(sequences(&startable(&hand)), [11, 3], "not two of a listener that takes one");
+}
+
+#[test]
 fn a_probe_that_goes_back_unseen_can_be_sent_again() {
     let hand = hand(&[None]);
     admit(&hand, [1], Some(0));

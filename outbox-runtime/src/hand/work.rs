@@ -162,14 +162,23 @@ impl State {
                 self.short.push(entry);
                 continue;
             }
-            if let Some(group) = entry.group.and_then(|group| self.groups.get_mut(group)) {
+            if let Some(index) = entry.group
+                && let Some(group) = self.groups.get_mut(index)
+            {
                 if let Some(delay) = group.paused_for(now) {
                     self.give_back(entry, Finished::Deferred { delay });
                     continue;
                 }
                 let no_transaction = group.in_tx && self.in_tx >= limits.transactions;
                 if no_transaction || !group.may_run(entry.sequence) {
+                    let passes_on = group.in_tx && !no_transaction;
                     group.parked.push_back(entry);
+                    // It was its turn to have a transaction, and another of its calls was faster.
+                    if let Some(next) =
+                        passes_on.then(|| in_turn(&mut self.groups, index)).flatten()
+                    {
+                        self.lanes.push_ready(next);
+                    }
                     continue;
                 }
                 group.running += 1;
@@ -220,9 +229,7 @@ impl State {
         group.running = group.running.saturating_sub(1);
         let next = if group.in_tx {
             self.in_tx = self.in_tx.saturating_sub(1);
-            let (before, after) = self.groups.split_at_mut(index + 1);
-            let in_turn = after.iter_mut().chain(before).filter(|group| group.in_tx);
-            in_turn.filter_map(Group::unpark).next()
+            in_turn(&mut self.groups, index)
         } else {
             group.unpark()
         };
@@ -230,4 +237,11 @@ impl State {
             self.lanes.push_ready(next);
         }
     }
+}
+
+/// The next entry that may have a transaction, after the listener that had one.
+fn in_turn(groups: &mut [Group], index: usize) -> Option<Entry> {
+    let (before, after) = groups.split_at_mut(index + 1);
+    let in_tx = after.iter_mut().chain(before).filter(|group| group.in_tx);
+    in_tx.filter_map(Group::unpark).next()
 }
