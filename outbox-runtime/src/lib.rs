@@ -31,6 +31,9 @@ mod caught;
 mod clock;
 mod error;
 
+#[cfg(test)]
+mod simulation;
+
 pub use dispatch::EventInterceptor;
 pub use error::Error;
 pub use metrics::{DispatchResult, MetricsExporter, Way};

@@ -157,8 +157,8 @@ fn variables() {
 /// Every test that `tests/README.md` names is where it says.
 #[test]
 fn faults() {
-    let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(tests.join("README.md")).expect("the table of faults");
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(tests.join("README.md")).expect("the table of faults");
     let named = text.split('`').filter(|word| word.contains("::") && !word.contains(".."));
     let mut found = 0;
     for name in named {
@@ -173,7 +173,7 @@ fn faults() {
                 None => file.with_extension(ending),
             })
             .into_iter()
-            .find_map(|file| std::fs::read_to_string(file).ok());
+            .find_map(|file| fs::read_to_string(file).ok());
         let source = source.unwrap_or_else(|| panic!("{name}: there is no such file"));
         assert!(source.contains(&format!("fn {test}")), "{name}: there is no such test");
         found += 1;

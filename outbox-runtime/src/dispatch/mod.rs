@@ -6,7 +6,7 @@
 //! transaction.
 
 mod acknowledge;
-mod decide;
+pub(crate) mod decide;
 mod intercept;
 mod record;
 

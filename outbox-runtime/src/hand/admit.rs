@@ -1,6 +1,6 @@
 //! What the poller brings in.
 
-use std::collections::hash_map;
+use std::collections::{HashSet, hash_map};
 use std::time::{Duration, Instant};
 
 use super::group::Breaker;
@@ -101,6 +101,7 @@ impl Hand {
         }
         let lease_until = anchor + self.limits.lease;
         let mut state = self.lock();
+        state.withdraw(&rows);
         for (row, group) in rows {
             state.admit(row, group, lease_until);
         }
@@ -114,6 +115,7 @@ impl Hand {
         let mut state = self.lock();
         let sequence = row.sequence;
         if let Some(held) = state.held.get_mut(&sequence) {
+            held.learn(&row);
             held.adopt(row.token, anchor + self.limits.lease, || Again::Settle(Finished::Released));
             return None;
         }
@@ -143,31 +145,44 @@ impl Hand {
     }
 
     /// Takes in a claimed row whose result is known without any listener. One that is in hand already
-    /// goes on under its new token.
-    pub(crate) fn settle(&self, sequence: i64, token: i64, result: Finished) {
+    /// goes on under its new token. `anchor` is when the claim was asked for.
+    pub(crate) fn settle(&self, sequence: i64, token: i64, result: Finished, anchor: Instant) {
         let mut state = self.lock();
-        let now = state.clock.now();
-        let held = Held {
-            token,
-            event_id: None,
-            lease_until: now + self.limits.lease,
-            since: now,
-            stage: Stage::Recording,
-            trial: Trial::Spared,
-            takeovers: 0,
-            bytes: 0,
-            group: None,
-            lane: Lane::Cold,
-            again: None,
+        let (now, lease_until) = (state.clock.now(), anchor + self.limits.lease);
+        let attempts = match result {
+            Finished::Dead { attempts, .. } => attempts,
+            _ => 0,
         };
+        let waiting = state.waiting(sequence);
         match state.held.entry(sequence) {
             hash_map::Entry::Occupied(mut ours) => {
-                let lease_until = held.lease_until;
-                ours.get_mut().adopt(token, lease_until, || Again::Settle(result));
+                let held = ours.get_mut();
+                match waiting {
+                    // It has not begun, and will not.
+                    Some(entry) => {
+                        (held.token, held.lease_until) = (token, lease_until);
+                        held.attempts = attempts;
+                        state.give_back(entry, result);
+                    }
+                    None => held.adopt(token, lease_until, || Again::Settle(result)),
+                }
             }
             hash_map::Entry::Vacant(place) => {
-                place.insert(held);
-                state.results.push_back((sequence, result));
+                place.insert(Held {
+                    token,
+                    event_id: None,
+                    lease_until,
+                    since: now,
+                    stage: Stage::Recording,
+                    trial: Trial::Spared,
+                    attempts,
+                    takeovers: 0,
+                    bytes: 0,
+                    group: None,
+                    lane: Lane::Cold,
+                    again: None,
+                });
+                state.record(sequence, result, attempts);
             }
         }
         drop(state);
@@ -176,6 +191,12 @@ impl Hand {
 }
 
 impl Held {
+    /// What the row says, now that it was claimed again.
+    fn learn(&mut self, row: &Claimed) {
+        self.attempts = row.attempts;
+        self.takeovers = row.takeovers;
+    }
+
     /// Its lease had ended, and this node was the first to notice: what is being done goes on under
     /// the new token. If that is done and only not recorded yet, it may have to be done again.
     fn adopt(&mut self, token: i64, lease_until: Instant, again: impl FnOnce() -> Again) {
@@ -188,9 +209,35 @@ impl Held {
 }
 
 impl State {
+    /// Rows that are claimed again before they have begun here begin as the new claim says: somebody else
+    /// may have had them meanwhile, have failed, or been lost with them.
+    fn withdraw(&mut self, rows: &[(Claimed, Option<usize>)]) {
+        let sequences = rows.iter().map(|(row, _)| row.sequence);
+        let again: HashSet<i64> = sequences.filter(|sequence| self.is_queued(*sequence)).collect();
+        if again.is_empty() {
+            return;
+        }
+        for entry in self.extract(|entry| again.contains(&entry.sequence)) {
+            self.lanes.free(entry.lane);
+            if let Some(held) = self.held.remove(&entry.sequence) {
+                self.let_go(held.group, held.lane, held.bytes);
+            }
+        }
+    }
+
+    fn is_queued(&self, sequence: i64) -> bool {
+        self.held.get(&sequence).is_some_and(|held| held.stage == Stage::Queued)
+    }
+
+    /// The entry of a row that has not begun, taken out of where it waits.
+    fn waiting(&mut self, sequence: i64) -> Option<Entry> {
+        self.is_queued(sequence).then(|| self.extract(|entry| entry.sequence == sequence).pop())?
+    }
+
     pub(super) fn admit(&mut self, row: Claimed, group: Option<usize>, lease_until: Instant) {
         let sequence = row.sequence;
         if let Some(held) = self.held.get_mut(&sequence) {
+            held.learn(&row);
             held.adopt(row.token, lease_until, || Again::Deliver(Box::new(row), group));
             return;
         }
@@ -215,7 +262,8 @@ impl State {
         self.lanes.free(entry.lane);
         if let Some(held) = self.held.get_mut(&entry.sequence) {
             held.stage = Stage::Recording;
-            self.results.push_back((entry.sequence, result));
+            let before = held.attempts;
+            self.record(entry.sequence, result, before);
         }
     }
 
@@ -224,9 +272,12 @@ impl State {
         if let Some(held) = self.held.remove(&sequence) {
             self.let_go(held.group, held.lane, held.bytes);
             let now = self.clock.now();
-            if let Some(group) = held.group.and_then(|group| self.groups.get_mut(group)) {
-                group.lost(sequence, now);
-            }
+            // Whose probe it was is not known of a row that was never meant for a listener.
+            let groups = match held.group {
+                Some(index) => self.groups.get_mut(index..=index),
+                None => Some(&mut self.groups[..]),
+            };
+            groups.into_iter().flatten().for_each(|group| group.lost(sequence, now));
         }
     }
 

@@ -20,8 +20,8 @@ pub(super) struct Group {
     /// Whether each call has a transaction of the application's.
     pub(super) in_tx: bool,
     /// How many of its rows are in hand, by the lane they came through.
-    hot: usize,
-    cold: usize,
+    pub(super) hot: usize,
+    pub(super) cold: usize,
     pub(super) running: usize,
     /// Those that wait for a call to end.
     pub(super) parked: VecDeque<Entry>,
@@ -84,6 +84,13 @@ impl Group {
                 self.limit.is_none_or(|limit| self.running < limit)
             }
         }
+    }
+
+    /// Takes out the first of those that wait and may begin. If its calls are all taken, none may, and a
+    /// transaction that is free is for another listener.
+    pub(super) fn unpark(&mut self) -> Option<Entry> {
+        let next = self.parked.iter().position(|entry| self.may_run(entry.sequence))?;
+        self.parked.remove(next)
     }
 
     /// How many more of its rows may be in hand through a lane of so many places. A listener that

@@ -16,6 +16,8 @@ pub(super) struct Held {
     pub(super) since: Instant,
     pub(super) stage: Stage,
     pub(super) trial: Trial,
+    /// How many attempts have failed, as the row says.
+    pub(super) attempts: u32,
     /// How often it was begun after its owner was lost, as the row says.
     pub(super) takeovers: u32,
     pub(super) bytes: usize,
@@ -40,6 +42,7 @@ impl Held {
             since: now,
             stage: Stage::Queued,
             trial: if row.is_suspect() { Trial::Due } else { Trial::Spared },
+            attempts: row.attempts,
             takeovers: row.takeovers,
             bytes: row.envelope.payload().len(),
             group,

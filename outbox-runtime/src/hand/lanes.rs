@@ -84,6 +84,12 @@ impl Lanes {
         !(self.ready.is_empty() && self.hot.is_empty() && self.cold.is_empty())
     }
 
+    /// Every entry that has come.
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.ready.iter().chain(&self.hot).chain(&self.cold)
+    }
+
     /// Takes out every entry that matches.
     pub(super) fn extract(&mut self, mut matches: impl FnMut(&Entry) -> bool) -> Vec<Entry> {
         let mut taken = Vec::new();

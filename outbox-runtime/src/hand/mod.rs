@@ -19,6 +19,8 @@ mod trial;
 mod work;
 
 #[cfg(test)]
+mod audit;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{HashMap, VecDeque};
@@ -66,6 +68,18 @@ pub(crate) struct Entry {
     lane: Lane,
 }
 
+/// What became of a row.
+#[derive(Debug)]
+struct Outcome {
+    sequence: i64,
+    result: Finished,
+    /// How many attempts had failed before, as far as was known when it began.
+    before: u32,
+    /// The token under which it was sent, if it was. It may have been recorded without anybody saying
+    /// so; under a newer token it would be recorded once more.
+    sent: Option<i64>,
+}
+
 /// Where the node is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -105,7 +119,7 @@ struct State {
     /// How many of these have a transaction.
     in_tx: usize,
     /// What became of rows, not yet recorded.
-    results: VecDeque<(i64, Finished)>,
+    results: VecDeque<Outcome>,
     /// How many results the recorder is writing at this moment.
     in_flight: usize,
     /// Entries whose lease is too short to start on.

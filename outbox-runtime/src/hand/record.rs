@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::Hand;
 use super::held::Again;
+use super::{Hand, Outcome, State};
 use crate::store::{Finish, Finished};
 
 /// What came of a batch of results.
@@ -67,16 +67,23 @@ impl Hand {
         Borrowed { hand: self, batch: self.take_results(most) }
     }
 
-    /// Results to be recorded, under the latest tokens.
-    pub(super) fn take_results(&self, most: usize) -> Vec<Finish> {
+    /// Results to be recorded: under the latest tokens, or once more under those that they were sent
+    /// with.
+    pub(crate) fn take_results(&self, most: usize) -> Vec<Finish> {
         let mut state = self.lock();
         let count = state.results.len().min(most);
         let taken: Vec<_> = state.results.drain(..count).collect();
         let batch: Vec<Finish> = taken
             .into_iter()
-            .filter_map(|(sequence, result)| {
-                let token = state.held.get(&sequence)?.token;
-                Some(Finish { sequence, token, result })
+            .filter_map(|Outcome { sequence, result, before, sent }| {
+                let held = state.held.get(&sequence)?;
+                Some(match sent {
+                    Some(token) => Finish { sequence, token, result },
+                    None => {
+                        let result = recounted(result, before, held.attempts);
+                        Finish { sequence, token: held.token, result }
+                    }
+                })
             })
             .collect();
         state.in_flight += batch.len();
@@ -84,18 +91,19 @@ impl Hand {
     }
 
     /// They could not be recorded; another time.
-    fn put_back(&self, batch: Vec<Finish>) {
+    pub(crate) fn put_back(&self, batch: Vec<Finish>) {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(batch.len());
-        for finish in batch.into_iter().rev() {
-            state.results.push_front((finish.sequence, finish.result));
+        for Finish { sequence, token, result } in batch.into_iter().rev() {
+            state.results.push_front(Outcome { sequence, result, before: 0, sent: Some(token) });
         }
     }
 
     /// They are durable, or stale: either way they are no longer in hand. A row that was claimed
-    /// again in the meantime begins anew if its result was applied, and is recorded again under its
-    /// new token if not.
-    pub(super) fn recorded(&self, batch: Vec<Finish>, stale: &[i64]) -> Recorded {
+    /// again in the meantime begins anew, unless it is done. That cannot have been recorded, as nobody
+    /// could have claimed it then; it is recorded under the new token. Any other result may have been
+    /// recorded and answered late, and even replayed since.
+    pub(crate) fn recorded(&self, batch: Vec<Finish>, stale: &[i64]) -> Recorded {
         let stale: HashSet<i64> = stale.iter().copied().collect();
         let mut recorded = Recorded::default();
         let mut state = self.lock();
@@ -105,16 +113,17 @@ impl Hand {
             let Some(held) = state.held.get_mut(&sequence) else { continue };
             let (again, newer, lease_until) =
                 (held.again.take(), held.token != token, held.lease_until);
+            let attempts = held.attempts;
             match again {
                 // It was recorded under the token of the last claim, which is so dealt with.
                 None => {}
                 Some(_) if !newer => {}
-                Some(_) if is_stale => {
-                    state.results.push_back((sequence, result));
+                Some(_) if is_stale && matches!(result, Finished::Done) => {
+                    state.record(sequence, result, attempts);
                     continue;
                 }
                 Some(Again::Settle(next)) => {
-                    state.results.push_back((sequence, next));
+                    state.record(sequence, next, attempts);
                     continue;
                 }
                 Some(Again::Deliver(row, group)) => {
@@ -159,4 +168,20 @@ impl Hand {
         self.results.notify_one();
         self.settled.notify_waiters();
     }
+}
+
+impl State {
+    /// A result is there. `before` is how many attempts had failed when that was decided.
+    pub(super) fn record(&mut self, sequence: i64, result: Finished, before: u32) {
+        self.results.push_back(Outcome { sequence, result, before, sent: None });
+    }
+}
+
+/// The same result if other attempts have failed than was known: another node had the row meanwhile, or
+/// it was replayed.
+fn recounted(mut result: Finished, known: u32, now: u32) -> Finished {
+    if let Finished::Retry { attempts, .. } | Finished::Dead { attempts, .. } = &mut result {
+        *attempts = attempts.saturating_sub(known).saturating_add(now);
+    }
+    result
 }

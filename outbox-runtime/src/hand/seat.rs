@@ -85,6 +85,7 @@ impl HotSeat {
             since: state.clock.now(),
             stage: Stage::Queued,
             trial: Trial::Spared,
+            attempts: 0,
             takeovers: 0,
             bytes: self.bytes,
             group: self.group,

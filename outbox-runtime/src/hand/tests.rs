@@ -1,3 +1,7 @@
+//! What a hand does, seen from outside.
+
+mod again;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -161,45 +165,6 @@ fn a_probe_that_vanishes_can_be_sent_again() {
 }
 
 #[test]
-fn what_is_claimed_again_while_it_runs_goes_on_under_the_new_token() {
-    let hand = hand(&[None]);
-    admit(&hand, [1], Some(0));
-    let entry = hand.try_next().unwrap();
-    hand.admit(vec![(row(1, 2), Some(0))], Instant::now());
-    assert!(hand.try_next().is_none(), "it runs already");
-    hand.finish(&entry, Finished::Done);
-    assert_eq!(hand.take_results(10)[0].token, 2);
-}
-
-#[test]
-fn what_is_claimed_again_after_its_result_was_applied_begins_anew() {
-    let hand = hand(&[None]);
-    admit(&hand, [1], Some(0));
-    let entry = hand.try_next().unwrap();
-    hand.finish(&entry, Finished::Deferred { delay: Duration::ZERO });
-    let batch = hand.take_results(10);
-    // The mark is applied, and the poller is faster than its acknowledgement.
-    hand.admit(vec![(row(1, 2), Some(0))], Instant::now());
-    hand.recorded(batch, &[]);
-    assert_eq!(sequences(&startable(&hand)), [1]);
-}
-
-#[test]
-fn a_result_that_came_too_late_for_its_token_is_recorded_under_the_new_one() {
-    let hand = hand(&[None]);
-    admit(&hand, [1], Some(0));
-    let entry = hand.try_next().unwrap();
-    hand.finish(&entry, Finished::Done);
-    let batch = hand.take_results(10);
-    hand.admit(vec![(row(1, 2), Some(0))], Instant::now());
-    assert_eq!(hand.recorded(batch, &[1]).stale, 0);
-    let batch = hand.take_results(10);
-    assert_eq!((batch.len(), batch[0].token), (1, 2));
-    hand.recorded(batch, &[]);
-    assert_eq!(hand.len(), 0);
-}
-
-#[test]
 fn nothing_starts_on_a_short_lease() {
     let hand = hand(&[None]);
     let long_ago = Instant::now().checked_sub(LEASE * 3 / 4).unwrap();
@@ -261,43 +226,6 @@ fn a_hung_call_does_not_keep_a_probe_from_its_verdict() {
     let probe = hand.try_next().unwrap();
     assert_eq!(hand.finish(&calls[0], Finished::Done), BreakerStep::Unchanged, "it says nothing");
     assert_eq!(hand.finish(&probe, Finished::Done), BreakerStep::Closed);
-}
-
-#[test]
-fn a_row_given_back_and_claimed_again_finds_its_listener() {
-    let hand = hand(&[None]);
-    hand.settle(1, 1, Finished::Released);
-    let batch = hand.take_results(10);
-    hand.admit(vec![(row(1, 2), Some(0))], Instant::now());
-    hand.recorded(batch, &[]);
-    let entry = hand.try_next().unwrap();
-    assert_eq!((entry.sequence, entry.group), (1, Some(0)));
-    hand.finish(&entry, Finished::Done);
-    hand.recorded(hand.take_results(10), &[]);
-    assert_eq!((hand.len(), hand.lock().bytes), (0, 0));
-}
-
-#[test]
-fn a_row_given_back_twice_is_given_back_under_its_last_token() {
-    let hand = hand(&[None]);
-    hand.settle(1, 1, Finished::Released);
-    let batch = hand.take_results(10);
-    hand.settle(1, 2, Finished::Released);
-    hand.recorded(batch, &[]);
-    assert_eq!(hand.take_results(10)[0].token, 2);
-}
-
-#[test]
-fn a_result_under_the_last_token_is_the_end() {
-    let hand = hand(&[None]);
-    admit(&hand, [1], Some(0));
-    let entry = hand.try_next().unwrap();
-    hand.finish(&entry, Finished::Done);
-    // Claimed again before its result was sent, which then names the new token.
-    hand.admit(vec![(row(1, 2), Some(0))], Instant::now());
-    hand.recorded(hand.take_results(10), &[]);
-    assert!(hand.try_next().is_none(), "it is done");
-    assert_eq!(hand.len(), 0);
 }
 
 #[test]
@@ -394,4 +322,50 @@ fn transactions_are_shared_by_the_listeners_that_ask_for_one() {
     }
     hand.settled(&started[0], false);
     assert_eq!((hand.len(), hand.depths()), (1, (0, 0)));
+}
+
+#[test]
+fn a_transaction_goes_to_a_listener_that_may_use_it() {
+    let limits = Limits { transactions: 2, ..LIMITS };
+    let one = Share { calls: Some(1), in_tx: true };
+    let hand = Hand::new(limits, &[one, Share { calls: None, ..one }], Clock::System);
+    admit(&hand, 1..=2, Some(0));
+    admit(&hand, 11..=12, Some(1));
+    let started = startable(&hand);
+    assert_eq!(sequences(&started), [1, 11]);
+    hand.settled(&started[1], true);
+    assert_eq!(sequences(&startable(&hand)), [12], "the other has had its call");
+    hand.settled(&started[0], true);
+    assert_eq!(sequences(&startable(&hand)), [2]);
+}
+
+#[test]
+fn two_transactions_that_end_at_once_are_both_used() {
+    let limits = Limits { transactions: 2, ..LIMITS };
+    let one = Share { calls: Some(1), in_tx: true };
+    let hand = Hand::new(limits, &[Share { calls: None, ..one }, one], Clock::System);
+    admit(&hand, 1..=2, Some(0));
+    let started = startable(&hand);
+    admit(&hand, 11..=12, Some(1));
+    admit(&hand, [3], Some(0));
+    assert!(hand.try_next().is_none());
+    started.iter().for_each(|entry| {
+        hand.settled(entry, true);
+    });
+    assert_eq!(sequences(&startable(&hand)), [11, 3], "not two of a listener that takes one");
+}
+
+#[test]
+fn a_probe_that_goes_back_unseen_can_be_sent_again() {
+    let hand = hand(&[None]);
+    admit(&hand, [1], Some(0));
+    let entry = hand.try_next().unwrap();
+    hand.unreachable(&entry, |_| Duration::ZERO);
+    hand.recorded(hand.take_results(10), &[]);
+    hand.begin_probe(0, 2);
+    // It turns out to have lost too many owners.
+    let dead = Finished::Dead { attempts: 0, error: String::new() };
+    hand.settle(2, 1, dead, Instant::now());
+    hand.recorded(hand.take_results(10), &[]);
+    assert_eq!(hand.claimable().probes, [0], "another one must try");
 }

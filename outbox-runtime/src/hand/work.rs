@@ -26,7 +26,7 @@ impl Hand {
         }
     }
 
-    pub(super) fn try_next(&self) -> Option<Entry> {
+    pub(crate) fn try_next(&self) -> Option<Entry> {
         let mut state = self.lock();
         if matches!(state.phase, Phase::Paused | Phase::Closed)
             || state.results.len() + state.in_flight >= self.limits.results
@@ -157,14 +157,23 @@ impl State {
                 self.short.push(entry);
                 continue;
             }
-            if let Some(group) = entry.group.and_then(|group| self.groups.get_mut(group)) {
+            if let Some(index) = entry.group
+                && let Some(group) = self.groups.get_mut(index)
+            {
                 if let Some(delay) = group.paused_for(now) {
                     self.give_back(entry, Finished::Deferred { delay });
                     continue;
                 }
                 let no_transaction = group.in_tx && self.in_tx >= limits.transactions;
                 if no_transaction || !group.may_run(entry.sequence) {
+                    let passes_on = group.in_tx && !no_transaction;
                     group.parked.push_back(entry);
+                    // It was its turn to have a transaction, and another of its calls was faster.
+                    if let Some(next) =
+                        passes_on.then(|| in_turn(&mut self.groups, index)).flatten()
+                    {
+                        self.lanes.push_ready(next);
+                    }
                     continue;
                 }
                 group.running += 1;
@@ -204,7 +213,7 @@ impl State {
         self.call_ended(entry);
         if let Some(held) = self.held.get_mut(&entry.sequence) {
             held.stage = Stage::Recording;
-            self.results.push_back((entry.sequence, result));
+            self.record(entry.sequence, result, entry.attempts);
         }
     }
 
@@ -213,16 +222,21 @@ impl State {
     fn make_way(&mut self, index: usize) {
         let Some(group) = self.groups.get_mut(index) else { return };
         group.running = group.running.saturating_sub(1);
-        let mut next = group;
-        if next.in_tx {
+        let next = if group.in_tx {
             self.in_tx = self.in_tx.saturating_sub(1);
-            let (before, after) = self.groups.split_at_mut(index + 1);
-            let waits = |group: &&mut Group| group.in_tx && !group.parked.is_empty();
-            let Some(found) = after.iter_mut().chain(before).find(waits) else { return };
-            next = found;
-        }
-        if let Some(parked) = next.parked.pop_front() {
-            self.lanes.push_ready(parked);
+            in_turn(&mut self.groups, index)
+        } else {
+            group.unpark()
+        };
+        if let Some(next) = next {
+            self.lanes.push_ready(next);
         }
     }
+}
+
+/// The next entry that may have a transaction, after the listener that had one.
+fn in_turn(groups: &mut [Group], index: usize) -> Option<Entry> {
+    let (before, after) = groups.split_at_mut(index + 1);
+    let in_tx = after.iter_mut().chain(before).filter(|group| group.in_tx);
+    in_tx.filter_map(Group::unpark).next()
 }

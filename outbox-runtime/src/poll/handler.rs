@@ -88,7 +88,7 @@ impl<DB: Backend> Poller<DB> {
         anchor: Instant,
     ) {
         let mut going_on = true;
-        for row in self.tried(rows).await {
+        for row in self.tried(rows, anchor).await {
             let attempts = row.attempts;
             let Some(entry) = self.hand.lend(row, anchor) else { continue };
             let claimed = ClaimedEvent::new(Arc::clone(&self.hand), entry);
@@ -105,7 +105,7 @@ impl<DB: Backend> Poller<DB> {
     }
 
     /// Writes down which of the rows whose owner was lost are begun now; gives back the others.
-    async fn tried(&self, rows: Vec<Claimed>) -> Vec<Claimed> {
+    async fn tried(&self, rows: Vec<Claimed>, anchor: Instant) -> Vec<Claimed> {
         if !rows.iter().any(Claimed::is_suspect) {
             return rows;
         }
@@ -129,7 +129,7 @@ impl<DB: Backend> Poller<DB> {
             if written.contains(&row.sequence) {
                 row.takeovers = row.takeovers.saturating_add(1);
             } else if row.is_suspect() {
-                self.hand.settle(row.sequence, row.token, Finished::Released);
+                self.hand.settle(row.sequence, row.token, Finished::Released, anchor);
                 continue;
             }
             kept.push(row);

@@ -2,13 +2,14 @@
 //!
 //! # Layout
 //! [`Poller`] claims one batch; `service` decides when, with `idle` and [`Wake`]; `floor` says from
-//! where on and `interest` which events. `renew` keeps what is in hand ours. `handler` is for those
-//! who want the claimed events themselves.
+//! where on and `interest` which events, and `lost` which of them have lost too many owners. `renew`
+//! keeps what is in hand ours. `handler` is for those who want the claimed events themselves.
 
 mod floor;
 mod handler;
 mod idle;
 mod interest;
+pub(crate) mod lost;
 mod renew;
 mod service;
 mod wake;
@@ -75,10 +76,6 @@ pub(crate) struct Polled {
     /// When a paused listener can be tried again.
     next_probe: Option<Duration>,
 }
-
-/// After so many owners in a row were lost with an event, it is taken to be the reason. Only those
-/// count that had begun it: see [`Hand`].
-const MAX_TAKEOVERS: u32 = 5;
 
 impl<DB: Backend> Poller<DB> {
     /// Looks when something is due.
@@ -213,20 +210,23 @@ impl<DB: Backend> Poller<DB> {
 
     async fn take_in(&self, claims: Claims, anchor: Instant) -> usize {
         for (sequence, token) in claims.excess {
-            self.hand.settle(sequence, token, Finished::Released);
+            self.hand.settle(sequence, token, Finished::Released, anchor);
         }
         for row in claims.undecodable {
             tracing::error!(sequence = row.sequence, "a row cannot be read: {}", row.reason);
             let dead = Finished::Dead { attempts: 0, error: row.reason.to_owned() };
-            self.hand.settle(row.sequence, row.token, dead);
+            self.hand.settle(row.sequence, row.token, dead, anchor);
         }
-        let (lost, rows): (Vec<Claimed>, Vec<Claimed>) =
-            claims.rows.into_iter().partition(|row| owners_lost(row) >= MAX_TAKEOVERS);
-        for row in lost {
-            let error = format!("owner lost {} times", owners_lost(&row));
-            tracing::error!(event_id = %row.envelope.event_id(), error, "an event is dead");
-            let dead = Finished::Dead { attempts: row.attempts, error };
-            self.hand.settle(row.sequence, row.token, dead);
+        let mut rows: Vec<Claimed> = Vec::with_capacity(claims.rows.len());
+        for row in claims.rows {
+            match lost::verdict(&row) {
+                Some(dead) => {
+                    let event_id = row.envelope.event_id();
+                    tracing::error!(%event_id, "an event is dead: its owners were lost with it");
+                    self.hand.settle(row.sequence, row.token, dead, anchor);
+                }
+                None => rows.push(row),
+            }
         }
         let count = rows.len();
         if count > 0 {
@@ -245,12 +245,6 @@ impl<DB: Backend> Poller<DB> {
         }
         count
     }
-}
-
-/// How many owners in a row were lost with an event that they had begun, as far as that is known: the
-/// first of them did not write it down.
-fn owners_lost(row: &Claimed) -> u32 {
-    if row.taken_over { row.takeovers.saturating_add(1) } else { 0 }
 }
 
 /// Whether a listener is open that was not.

@@ -102,7 +102,8 @@ pub(super) const DIALECT: Dialect = Dialect {
             UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
                 lease BIGINT PATH '$[1]', takeovers INT PATH '$[2]')) AS ours \
             STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) ON row.sequence = ours.sequence \
-            SET row.available_at = {later:ours.lease}, row.takeovers = ours.takeovers",
+            SET row.available_at = {later:ours.lease}, \
+                row.takeovers = GREATEST(row.takeovers, ours.takeovers)",
     },
     finish: "\
         UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \

@@ -107,7 +107,8 @@ pub(super) const DIALECT: Dialect = Dialect {
             JOIN unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS ours(sequence, token, takeovers) \
                 ON row.sequence = ours.sequence AND row.claim_token = ours.token \
             WHERE row.locked_by = $4 AND row.status IN (0, 2) FOR UPDATE OF row SKIP LOCKED) \
-        UPDATE {table} AS row SET available_at = {later:$5}, takeovers = held.takeovers \
+        UPDATE {table} AS row SET available_at = {later:$5}, \
+            takeovers = GREATEST(row.takeovers, held.takeovers) \
         FROM held WHERE row.sequence = held.sequence RETURNING row.sequence",
     ),
     finish: "\

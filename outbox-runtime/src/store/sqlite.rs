@@ -73,7 +73,8 @@ pub(super) const DIALECT: Dialect = Dialect {
                 AND +row.status IN (0, 2)",
     },
     renew: Locking::AtOnce(
-        "UPDATE {table} AS row SET available_at = {now} + ours.lease, takeovers = ours.takeovers \
+        "UPDATE {table} AS row SET available_at = {now} + ours.lease, \
+            takeovers = MAX(row.takeovers, ours.takeovers) \
         FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS owner, \
             value ->> 3 AS lease, value ->> 4 AS takeovers FROM json_each($1)) AS ours \
         WHERE row.sequence = ours.sequence AND row.claim_token = ours.token \

@@ -1,0 +1,328 @@
+//! A node: its hand, and the statements that are on their way.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::late::Late;
+use super::listen::Call;
+use super::step::{Exchange, Life};
+use super::table::{Claims, Request};
+use super::world::World;
+use super::writer::Writer;
+use super::{Kind, LIMITS, SHARES};
+use crate::clock::Clock;
+use crate::hand::{Hand, Phase};
+use crate::poll::lost;
+use crate::store::{Finish, Finished, Renewal};
+
+/// The most rows of one claim, and the most results of one statement.
+const BATCH: usize = 3;
+
+#[derive(Debug, Default)]
+pub(super) struct Relay {
+    /// Another one after each restart.
+    pub(super) owner: u32,
+    /// `None` if the process is not there.
+    pub(super) hand: Option<Arc<Hand>>,
+    pub(super) writer: Writer,
+    pub(super) calls: Vec<Call>,
+    claim: Option<Claim>,
+    results: Option<Results>,
+    renewal: Option<Renewing>,
+}
+
+#[derive(Debug)]
+struct Claim {
+    anchor: Instant,
+    request: Request,
+    /// The listener whose pause is over.
+    probe: Option<usize>,
+    answer: Option<Claims>,
+}
+
+#[derive(Debug)]
+struct Results {
+    batch: Vec<Finish>,
+    applied: Option<usize>,
+    stale: Option<Vec<i64>>,
+}
+
+#[derive(Debug)]
+struct Renewing {
+    anchor: Instant,
+    asked: Vec<Renewal>,
+    answer: Option<HashSet<i64>>,
+}
+
+/// How far a statement has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flight {
+    None,
+    Sent,
+    Executed,
+}
+
+impl Flight {
+    /// Of one that is there, and may be executed.
+    fn of(executed: Option<bool>) -> Self {
+        match executed {
+            None => Self::None,
+            Some(false) => Self::Sent,
+            Some(true) => Self::Executed,
+        }
+    }
+}
+
+impl Relay {
+    /// Where it is in its life; `None` if it is not there.
+    pub(super) fn phase(&self) -> Option<Phase> {
+        self.hand.as_ref().map(|hand| hand.phase())
+    }
+
+    pub(super) fn polling(&self) -> Flight {
+        Flight::of(self.claim.as_ref().map(|claim| claim.answer.is_some()))
+    }
+
+    pub(super) fn recording(&self) -> Flight {
+        Flight::of(self.results.as_ref().map(|results| results.applied.is_some()))
+    }
+
+    pub(super) fn renewing(&self) -> Flight {
+        Flight::of(self.renewal.as_ref().map(|renewal| renewal.answer.is_some()))
+    }
+
+    pub(super) fn started(owner: u32, clock: Clock) -> Self {
+        let hand = Some(Arc::new(Hand::new(LIMITS, &SHARES, clock)));
+        Self { owner, hand, ..Self::default() }
+    }
+
+    /// Everything that it is about, in words.
+    pub(super) fn portrait(&self) -> String {
+        let Self { owner, hand, writer, calls, claim, results, renewal } = self;
+        let hand = hand.as_ref().map(|hand| hand.portrait());
+        let writer = writer.portrait();
+        format!("{owner} {hand:?} {writer} {calls:?} {claim:?} {results:?} {renewal:?}")
+    }
+
+    /// Whether nothing is on its way.
+    pub(super) fn is_quiet(&self) -> bool {
+        let quiet = self.claim.is_none() && self.results.is_none() && self.renewal.is_none();
+        quiet && self.calls.is_empty() && self.writer.is_idle()
+    }
+}
+
+impl World {
+    pub(super) fn poll(&mut self, index: usize, exchange: Exchange) -> bool {
+        let now = self.instant();
+        let relay = &mut self.relays[index];
+        let Some(hand) = relay.hand.clone() else { return false };
+        match (exchange, &mut relay.claim) {
+            (Exchange::Send | Exchange::Probe, None) => {
+                let room = hand.claimable();
+                let probe = room.probes.first().copied().filter(|_| exchange == Exchange::Probe);
+                let closed = hand.phase() != Phase::Running;
+                let full = room.lane < room.worthwhile(BATCH) || room.bytes == 0;
+                if closed || (probe.is_none() && (exchange == Exchange::Probe || full)) {
+                    return false;
+                }
+                let wanted = |kind: Kind| match probe {
+                    Some(probe) => kind.group() == Some(probe),
+                    None => kind.group().is_none_or(|group| room.open[group]),
+                };
+                let request = Request {
+                    kinds: Kind::ALL.map(wanted),
+                    rows: if probe.is_some() { 1 } else { room.rows.min(BATCH) },
+                    bytes: if probe.is_some() { usize::MAX } else { room.bytes },
+                };
+                relay.claim = Some(Claim { anchor: now, request, probe, answer: None });
+            }
+            (Exchange::Execute, Some(claim)) if claim.answer.is_none() => {
+                let claims = self.table.claim(relay.owner, &claim.request, &mut self.ledger);
+                claim.answer = Some(claims);
+            }
+            (Exchange::Answer, Some(Claim { answer: Some(_), .. })) => {
+                if let Some(claim) = relay.claim.take() {
+                    take_in(&hand, claim);
+                }
+            }
+            (Exchange::Lose, Some(_)) => {
+                if let Some(Claim { request, answer: None, .. }) = relay.claim.take() {
+                    self.late.push(Late::Claim { owner: relay.owner, request });
+                }
+                self.ledger.disturbed = true;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    pub(super) fn record(&mut self, index: usize, exchange: Exchange) -> bool {
+        let relay = &mut self.relays[index];
+        let Some(hand) = relay.hand.clone() else { return false };
+        match (exchange, &mut relay.results) {
+            (Exchange::Send, None) => {
+                let batch = hand.take_results(BATCH);
+                if batch.is_empty() {
+                    return false;
+                }
+                relay.results = Some(Results { batch, applied: None, stale: None });
+            }
+            (Exchange::Execute, Some(Results { batch, applied: applied @ None, .. })) => {
+                if self.table.is_locked(batch) {
+                    return false;
+                }
+                *applied = Some(self.table.finish(relay.owner, batch, &mut self.ledger));
+            }
+            (Exchange::Reread, Some(Results { batch, applied: Some(applied), stale }))
+                if *applied < batch.len() && stale.is_none() =>
+            {
+                *stale = Some(self.table.stale(batch));
+            }
+            (Exchange::Answer, Some(Results { batch, applied: Some(applied), stale }))
+                if *applied == batch.len() || stale.is_some() =>
+            {
+                hand.recorded(std::mem::take(batch), &stale.take().unwrap_or_default());
+                relay.results = None;
+            }
+            (Exchange::Lose, Some(_)) => {
+                if let Some(Results { batch, applied, .. }) = relay.results.take() {
+                    if applied.is_none() {
+                        let results = batch.clone();
+                        self.late.push(Late::Results { owner: relay.owner, results });
+                    }
+                    hand.put_back(batch);
+                }
+                self.ledger.disturbed = true;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    pub(super) fn renew(&mut self, index: usize, exchange: Exchange) -> bool {
+        let now = self.instant();
+        let relay = &mut self.relays[index];
+        let Some(hand) = relay.hand.clone() else { return false };
+        match (exchange, &mut relay.renewal) {
+            (Exchange::Send, None) => {
+                let mut asked = hand.to_renew();
+                if asked.is_empty() {
+                    return false;
+                }
+                asked.sort_unstable_by_key(|row| row.sequence);
+                relay.renewal = Some(Renewing { anchor: now, asked, answer: None });
+            }
+            (Exchange::Execute, Some(Renewing { asked, answer: answer @ None, .. })) => {
+                *answer = Some(self.table.renew(relay.owner, asked, &mut self.ledger));
+            }
+            (Exchange::Answer, Some(Renewing { anchor, asked, answer: Some(renewed) })) => {
+                hand.renewed(*anchor, asked, renewed);
+                relay.renewal = None;
+            }
+            (Exchange::Lose, Some(_)) => {
+                if let Some(Renewing { asked, answer: None, .. }) = relay.renewal.take() {
+                    self.late.push(Late::Renewal { owner: relay.owner, asked });
+                }
+                self.ledger.disturbed = true;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    pub(super) fn overdue(&mut self, index: usize) -> bool {
+        let Some(hand) = &self.relays[index].hand else { return false };
+        let overdue = hand.overdue();
+        overdue.given_back > 0 || !overdue.running.is_empty()
+    }
+
+    pub(super) fn live(&mut self, index: usize, life: Life) -> bool {
+        let relay = &self.relays[index];
+        match (life, &relay.hand, relay.phase()) {
+            (Life::Pause, Some(hand), Some(Phase::Running)) => {
+                hand.enter(Phase::Paused);
+                hand.give_back_waiting();
+            }
+            (Life::Resume, Some(hand), Some(Phase::Paused)) => hand.enter(Phase::Running),
+            (Life::Drain, Some(hand), Some(Phase::Running | Phase::Paused)) => {
+                hand.enter(Phase::Draining);
+            }
+            // What was asked for is waited for; writers may be late.
+            (Life::Close, Some(hand), Some(Phase::Draining))
+                if relay.claim.is_none() && relay.renewal.is_none() && relay.calls.is_empty() =>
+            {
+                hand.enter(Phase::Closed);
+                hand.give_back_waiting();
+            }
+            (Life::Crash, Some(_), _) => self.crash(index),
+            (Life::Restart, Some(hand), Some(Phase::Closed)) => {
+                if hand.len() == 0 && relay.is_quiet() {
+                    self.left_in_good_order(index);
+                } else {
+                    self.crash(index);
+                }
+                self.restart(index);
+            }
+            (Life::Restart, None, _) => self.restart(index),
+            _ => return false,
+        }
+        true
+    }
+
+    fn restart(&mut self, index: usize) {
+        self.owners += 1;
+        self.relays[index] = Relay::started(self.owners, self.clock());
+    }
+
+    /// The process is gone; the database may still do what it was asked for.
+    fn crash(&mut self, index: usize) {
+        self.ledger.disturbed = true;
+        self.abandon_transaction(index);
+        self.abandon_calls(index);
+        let relay = std::mem::take(&mut self.relays[index]);
+        let owner = relay.owner;
+        if let Some(Claim { request, answer: None, .. }) = relay.claim {
+            self.late.push(Late::Claim { owner, request });
+        }
+        if let Some(Results { batch: results, applied: None, .. }) = relay.results {
+            self.late.push(Late::Results { owner, results });
+        }
+        if let Some(Renewing { asked, answer: None, .. }) = relay.renewal {
+            self.late.push(Late::Renewal { owner, asked });
+        }
+    }
+
+    /// No row stays claimed by a node that was shut down, unless an answer was lost on the way.
+    fn left_in_good_order(&mut self, index: usize) {
+        let owner = Some(self.relays[index].owner);
+        let left = self.table.rows.iter().find(|(_, row)| row.owner == owner);
+        let disturbed = self.ledger.disturbed || !self.late.is_empty();
+        if let (Some((row, _)), false) = (left, disturbed) {
+            let row = *row;
+            self.ledger.fail(|| format!("row {row}: its owner was shut down and still has it"));
+        }
+    }
+}
+
+/// What the poller does with what it has claimed.
+fn take_in(hand: &Hand, claim: Claim) {
+    let Claims { rows, excess } = claim.answer.unwrap_or_default();
+    if let Some(probe) = claim.probe {
+        match rows.first() {
+            Some((row, _)) => hand.begin_probe(probe, row.sequence),
+            None => hand.no_probe(probe, std::time::Duration::from_millis(500)),
+        }
+    }
+    for (sequence, token) in excess {
+        hand.settle(sequence, token, Finished::Released, claim.anchor);
+    }
+    let mut admitted = Vec::new();
+    for (row, kind) in rows {
+        match lost::verdict(&row) {
+            Some(dead) => hand.settle(row.sequence, row.token, dead, claim.anchor),
+            None => admitted.push((row, kind.group())),
+        }
+    }
+    hand.admit(admitted, claim.anchor);
+}
