@@ -77,20 +77,21 @@ impl Schedule {
 
     /// The next fault, and how long to wait before it.
     pub(crate) fn next(&mut self) -> (Duration, Fault) {
-        let wait = Duration::from_millis(self.random.random_range(100..600));
+        let wait = Duration::from_millis(self.random.random_range(100..500));
         (wait, self.fault())
     }
 
     fn fault(&mut self) -> Fault {
         let place = self.random.random_range(0..self.places);
         match self.random.random_range(0..100) {
-            0..45 => Fault::Kill { place, holding: self.random.random_bool(0.8) },
-            45..52 => Fault::ShortPause { place },
-            52..58 => Fault::LongPause { place },
-            _ if !self.has_server => Fault::FullDisk { place },
-            58..63 => Fault::Restart,
-            63..66 => Fault::Outage,
-            66..74 => Fault::Terminate,
+            0..50 => Fault::Kill { place, holding: self.random.random_bool(0.8) },
+            50..56 => Fault::ShortPause { place },
+            56..62 => Fault::LongPause { place },
+            62..74 if !self.has_server => Fault::FullDisk { place },
+            _ if !self.has_server => Fault::Kill { place, holding: true },
+            62..66 => Fault::Restart,
+            66..68 => Fault::Outage,
+            68..74 => Fault::Terminate,
             74..81 => Fault::Delay(Duration::from_millis(self.random.random_range(5..60))),
             81..88 => Fault::Cut,
             88..93 => Fault::HalfOpen,

@@ -22,7 +22,8 @@ cargo xtask db               database servers for running a single test
 cargo xtask tidy             what no other tool checks about the sources
 cargo xtask expansion        what the macros cost at compile time
 
---long adds what takes long: fat link-time optimisation, big tables, long random sequences
+--long adds what takes long: fat link-time optimisation, big tables, long random sequences, a million
+events and a thousand kills
 ";
 
 fn main() -> ExitCode {

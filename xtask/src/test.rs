@@ -49,6 +49,11 @@ fn test(long: bool) -> Result {
         tests.args(["model::", "plan::", "price::"]).env("OUTBOX_TEST_LONG", "1");
         servers.tell(&mut tests);
         run(tests)?;
+        // A million events and a thousand kills.
+        let mut ledger = cargo("test --release --package outbox-tests --test fault --");
+        ledger.args(["--test-threads=1", "--nocapture", "ledger::"]).env("OUTBOX_TEST_LONG", "1");
+        servers.tell(&mut ledger);
+        run(ledger)?;
     }
     Ok(())
 }
