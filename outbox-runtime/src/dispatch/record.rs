@@ -7,7 +7,7 @@ use crate::Error;
 use crate::hand::Hand;
 use crate::metrics::MetricsExporter;
 use crate::poll::Wake;
-use crate::run::{Service, within};
+use crate::run::{LONGEST_PAUSE, Service, within};
 use crate::store::{Backend, Completion, Finish, Finished, Store};
 
 /// Makes results durable: all that have gathered while the last ones were written, in one statement.
@@ -43,6 +43,10 @@ impl<DB: Backend> RecordLoop<DB> {
 
 impl<DB: Backend> Service for RecordLoop<DB> {
     const NAME: &'static str = "recorder";
+
+    fn longest_pause(&self) -> Duration {
+        LONGEST_PAUSE.min(self.recorder.hand.lease() / 6)
+    }
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
         tokio::select! {

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Error;
 use crate::hand::Hand;
 use crate::metrics::MetricsExporter;
-use crate::run::{Service, within};
+use crate::run::{LONGEST_PAUSE, Service, within};
 use crate::store::{Backend, Lease, Store};
 
 /// Keeps what is in hand ours: renews every lease when a third of it is over.
@@ -25,6 +25,10 @@ const BATCH: usize = 1_000;
 
 impl<DB: Backend> Service for Renewer<DB> {
     const NAME: &'static str = "lease renewal";
+
+    fn longest_pause(&self) -> Duration {
+        LONGEST_PAUSE.min(self.hand.lease() / 6)
+    }
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
         tokio::select! {

@@ -29,4 +29,4 @@ pub use env::EnvError;
 pub use outbox::Outbox;
 pub use start::{StartError, StartFault};
 
-pub(crate) use service::{Service, within};
+pub(crate) use service::{LONGEST_PAUSE, Service, within};

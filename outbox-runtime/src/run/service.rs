@@ -12,10 +12,19 @@ use crate::Error;
 use crate::caught::caught;
 use crate::retry::backoff;
 
+/// The longest pause between two failures in a row.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
 /// A loop. It survives every error and panic, waits longer after each, and logs them sparingly.
 pub(crate) trait Service: Send + 'static {
     /// What it is called in the log.
     const NAME: &'static str;
+
+    /// The longest pause between two failures in a row. Whoever keeps leases must be back long before
+    /// they end, also after an outage.
+    fn longest_pause(&self) -> Duration {
+        LONGEST_PAUSE
+    }
 
     /// Waits for something to do and does it. When `stop` is cancelled it stops waiting, but does not
     /// leave a statement half-way.
@@ -57,7 +66,7 @@ impl Services {
 }
 
 async fn run<S: Service>(mut service: S, stop: CancellationToken) {
-    let mut trouble = Trouble::new(S::NAME);
+    let mut trouble = Trouble::new(S::NAME, service.longest_pause());
     while !stop.is_cancelled() {
         match caught(service.turn(&stop)).await {
             Ok(Ok(())) => trouble.over(),
@@ -102,6 +111,7 @@ impl Seldom {
 #[derive(Debug)]
 struct Trouble {
     name: &'static str,
+    longest_pause: Duration,
     failures: u32,
     seldom: Seldom,
     told: bool,
@@ -109,10 +119,9 @@ struct Trouble {
 
 impl Trouble {
     const FIRST_PAUSE: Duration = Duration::from_millis(50);
-    const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-    fn new(name: &'static str) -> Self {
-        Self { name, failures: 0, seldom: Seldom::default(), told: false }
+    fn new(name: &'static str, longest_pause: Duration) -> Self {
+        Self { name, longest_pause, failures: 0, seldom: Seldom::default(), told: false }
     }
 
     async fn wait(&mut self, error: &str, stop: &CancellationToken) {
@@ -126,7 +135,7 @@ impl Trouble {
                 "failed; trying again"
             );
         }
-        let pause = backoff(Self::FIRST_PAUSE, Self::LONGEST_PAUSE, self.failures, rand::random());
+        let pause = backoff(Self::FIRST_PAUSE, self.longest_pause, self.failures, rand::random());
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = stop.cancelled() => {}
