@@ -1,6 +1,6 @@
 //! A server that is away for long, and leases that are longer.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use outbox_tests::eventually;
@@ -26,7 +26,7 @@ async fn nothing_happens_twice<DB: FaultDatabase>() {
     let more = async || arena.count("outbox_event WHERE status = 1").await > done + 500;
     eventually("they work again", more).await;
     arena.settle(children).await;
-    let verdict = Verdict::of(&arena, &HashSet::new()).await;
+    let verdict = Verdict::of(&arena, &HashMap::new()).await;
     println!(
         "{}: away for {lasted:?}, {} in hand meanwhile, {} events",
         DB::SHORT_NAME,

@@ -1,6 +1,6 @@
 //! A disk that is full.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use outbox_tests::eventually;
@@ -44,7 +44,7 @@ async fn what_could_not_be_written_is_delivered_when_it_can() {
     eventually("they deliver again", async || changes().await.1 > done + 500).await;
     let complaints: String = children.iter().map(|child| child.complaints()).collect();
     arena.settle(children).await;
-    let verdict = Verdict::of(&arena, &HashSet::new()).await;
+    let verdict = Verdict::of(&arena, &HashMap::new()).await;
     println!("{business} events before the disk was full, {} in the end", verdict.events);
     verdict.assert_right(&[]);
     assert!(complaints.contains("ERROR"), "somebody has noticed: {complaints}");

@@ -1,7 +1,7 @@
 //! Writers and relays in processes of their own, all faults in random order, and a ledger outside of
 //! the database of every call.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use outbox_tests::{eventually, uptime};
@@ -45,8 +45,8 @@ struct Run<DB: FaultDatabase> {
     endings: Vec<(Instant, Ending)>,
     /// Until when no other fault may use up time of the leases.
     calm_from: Instant,
-    /// Events that may be delivered more than once.
-    excused: HashSet<String>,
+    /// Events that may be delivered more than once, and how often more.
+    excused: HashMap<String, usize>,
     faults: BTreeMap<&'static str, u32>,
     kills_with_claims: u32,
     story: Vec<String>,
@@ -60,7 +60,7 @@ impl<DB: FaultDatabase> Run<DB> {
             children,
             endings: Vec::new(),
             calm_from: Instant::now(),
-            excused: HashSet::new(),
+            excused: HashMap::new(),
             faults: BTreeMap::new(),
             kills_with_claims: 0,
             story: Vec::new(),
@@ -149,6 +149,12 @@ impl<DB: FaultDatabase> Run<DB> {
         }
     }
 
+    fn excuse(&mut self, in_hand: HashSet<String>) {
+        for event in in_hand {
+            *self.excused.entry(event).or_default() += 1;
+        }
+    }
+
     /// Time enough to renew everything, after something that lasts.
     fn be_calm(&mut self, lasts: Duration) {
         self.calm_from = self.calm_from.max(Instant::now() + lasts + LEASE / 2);
@@ -168,7 +174,7 @@ impl<DB: FaultDatabase> Run<DB> {
         let in_hand = self.arena.in_hand(Some(node)).await;
         self.kills_with_claims += u32::from(!in_hand.is_empty());
         self.tell(format!("  process {node} had {}", in_hand.len()));
-        self.excused.extend(in_hand);
+        self.excuse(in_hand);
         let role = self.children[place].role;
         self.children[place] = self.arena.start(role);
     }
@@ -186,7 +192,7 @@ impl<DB: FaultDatabase> Run<DB> {
         let stalls_all = DB::is_locked(&self.arena.db).await;
         let in_hand = self.arena.in_hand((!stalls_all).then_some(node)).await;
         self.tell(format!("  process {node} had {}, stalls all: {stalls_all}", in_hand.len()));
-        self.excused.extend(in_hand);
+        self.excuse(in_hand);
         if stalls_all {
             // It holds the only write lock of SQLite, so nobody can renew a lease.
             self.be_calm(lasts);
@@ -198,7 +204,7 @@ impl<DB: FaultDatabase> Run<DB> {
         self.tell(format!("  {} in hand, away for {lasted:?}", in_hand.len()));
         // Of some leases half is over already, and what is left must do for coming back as well.
         if lasted > LEASE * 2 / 5 {
-            self.excused.extend(in_hand);
+            self.excuse(in_hand);
         }
     }
 

@@ -87,7 +87,7 @@ impl Schedule {
             0..50 => Fault::Kill { place, holding: self.random.random_bool(0.8) },
             50..56 => Fault::ShortPause { place },
             56..62 => Fault::LongPause { place },
-            62..75 if !self.has_server => Fault::FullDisk { place },
+            62..74 if !self.has_server => Fault::FullDisk { place },
             _ if !self.has_server => Fault::Kill { place, holding: true },
             62..66 => Fault::Restart,
             66..68 => Fault::Outage,

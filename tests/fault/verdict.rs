@@ -23,10 +23,10 @@ pub(crate) struct Verdict {
 
 impl Verdict {
     /// Compares what was committed, what is in the table, and what listeners were called with.
-    /// `excused` are events that may have been delivered more than once.
+    /// `excused` says how many calls too many an event may have had.
     pub(crate) async fn of<DB: FaultDatabase>(
         arena: &Arena<DB>,
-        excused: &HashSet<String>,
+        excused: &HashMap<String, usize>,
     ) -> Self {
         let mut verdict = Self::default();
         let business: HashSet<String> = arena
@@ -79,27 +79,26 @@ impl Verdict {
                     verdict.problem(format!("{id} had its effect {times} times: {calls:?}"));
                 }
             } else {
-                verdict.judge(calls, attempts, excused.contains(id));
+                verdict.judge(calls, attempts, excused.get(id).copied().unwrap_or(0));
             }
         }
         verdict
     }
 
-    /// The calls for one event: some that failed, and one that did not.
-    fn judge(&mut self, calls: &mut [Noted], attempts: &str, excused: bool) {
+    /// The calls for one event: some that failed, and one that did not. Each time that it is excused
+    /// one call may have been for nothing: it was not recorded.
+    fn judge(&mut self, calls: &mut [Noted], attempts: &str, excused: usize) {
         calls.sort_by_key(|call| call.at);
         let failed = calls.iter().filter(|call| call.fails).count();
-        if failed == calls.len() {
+        let succeeded = calls.len() - failed;
+        let recorded: usize = attempts.parse().expect("a number");
+        if succeeded == 0 {
             self.problem(format!("no call succeeded: {calls:?}"));
-        }
-        let once = calls.len() == failed + 1 && attempts == failed.to_string();
-        if once {
-            return;
-        }
-        if excused {
+        } else if recorded > failed || succeeded - 1 + failed - recorded > excused {
+            let excuse = format!("attempts {attempts}, excused {excused} times");
+            self.problem(format!("delivered more than once, {excuse}: {calls:?}"));
+        } else if (succeeded, recorded) != (1, failed) {
             self.repeated += 1;
-        } else {
-            self.problem(format!("delivered more than once, attempts {attempts}: {calls:?}"));
         }
     }
 

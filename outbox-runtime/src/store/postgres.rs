@@ -20,8 +20,17 @@ backend! {
     listen: |pool, channel, heard| {
         /// How often to make sure that the other end is still there.
         const HEARTBEAT: Duration = Duration::from_secs(10);
-        let mut listener = sqlx::postgres::PgListener::connect_with(pool).await?;
-        listener.listen(channel).await?;
+        // A connection of its own: when a listener is dropped, sqlx sends an UNLISTEN and waits for the
+        // answer, on a half-open connection for ever. Taken from the pool, it would be missing there.
+        let own = pool.options().clone().max_connections(1).min_connections(0);
+        let own = own.connect_lazy_with((*pool.connect_options()).clone());
+        let begin = async {
+            let mut listener = sqlx::postgres::PgListener::connect_with(&own).await?;
+            listener.listen(channel).await?;
+            Ok::<_, sqlx::Error>(listener)
+        };
+        let begun = tokio::time::timeout(HEARTBEAT, begin).await;
+        let mut listener = begun.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
         heard();
         loop {
             match tokio::time::timeout(HEARTBEAT, listener.try_recv()).await {
