@@ -22,6 +22,14 @@ pub(crate) struct Arena<DB: FaultDatabase> {
     seed: u64,
 }
 
+/// How a server ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum End {
+    Killed,
+    /// In good order: it tells its clients.
+    Stopped,
+}
+
 /// What the processes of an arena do.
 pub(crate) struct Habits {
     pub(crate) lease: Duration,
@@ -82,15 +90,22 @@ impl<DB: FaultDatabase> Arena<DB> {
         self.db.texts(held).await.into_iter().map(|[id]| id).collect()
     }
 
-    /// Has the server killed, and started again after a while. Gives what was in hand all that time,
+    /// Has the server ended, and started again after a while. Gives what was in hand all that time,
     /// and for how long nobody could reach it.
-    pub(crate) async fn outage(&mut self, pause: Duration) -> (HashSet<String>, Duration) {
+    pub(crate) async fn outage(
+        &mut self,
+        end: End,
+        pause: Duration,
+    ) -> (HashSet<String>, Duration) {
         let (Some(server), Some(proxy)) = (&mut self.server, &self.proxy) else {
             panic!("there is no server");
         };
         let begun = Instant::now();
         proxy.refuse(true);
-        block_in_place(|| server.kill());
+        block_in_place(|| match end {
+            End::Killed => server.kill(),
+            End::Stopped => server.stop().expect("it stops"),
+        });
         proxy.cut();
         sleep_until(begun + pause).await;
         block_in_place(|| server.start()).expect("it starts again");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use outbox_tests::eventually;
 use sqlx::{MySql, Postgres};
 
-use crate::arena::{Arena, Habits};
+use crate::arena::{Arena, End, Habits};
 use crate::child::Role;
 use crate::database::FaultDatabase;
 use crate::verdict::Verdict;
@@ -21,7 +21,7 @@ async fn nothing_happens_twice<DB: FaultDatabase>() {
     let children = vec![arena.start(writer), arena.start(Role { writers: 0, ..writer })];
     eventually("they work", async || arena.count("outbox_event WHERE status = 1").await > 500)
         .await;
-    let (in_hand, lasted) = arena.outage(AWAY).await;
+    let (in_hand, lasted) = arena.outage(End::Stopped, AWAY).await;
     let done = arena.count("outbox_event WHERE status = 1").await;
     let more = async || arena.count("outbox_event WHERE status = 1").await > done + 500;
     eventually("they work again", more).await;

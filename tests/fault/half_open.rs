@@ -99,7 +99,8 @@ async fn every_loop_notices<DB: TestDatabase>() {
     let calls: Vec<_> = heard.calls().into_iter().chain(other.calls()).collect();
     let events: HashSet<&str> = calls.iter().map(|call| call.event_id.as_str()).collect();
     assert_eq!((calls.len(), events.len() as i64), (events.len(), written), "each once");
-    assert!(waits.iter().all(|wait| *wait < PATIENCE + Duration::from_secs(1)), "{waits:?}");
+    // One time-out, and then it is tried again.
+    assert!(waits.iter().all(|wait| *wait < 2 * PATIENCE), "{waits:?}");
     assert!((1..=25).contains(&lines), "{lines} lines in the log");
     proxy.give_up_frozen();
     watching.shutdown().await.unwrap();

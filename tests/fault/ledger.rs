@@ -9,7 +9,7 @@ use sqlx::{MySql, Postgres, Sqlite};
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep_until};
 
-use crate::arena::{Arena, Habits};
+use crate::arena::{Arena, End, Habits};
 use crate::child::{Child, Role};
 use crate::database::FaultDatabase;
 use crate::schedule::{Fault, Schedule};
@@ -200,7 +200,7 @@ impl<DB: FaultDatabase> Run<DB> {
     }
 
     async fn outage(&mut self, pause: Duration) {
-        let (in_hand, lasted) = self.arena.outage(pause).await;
+        let (in_hand, lasted) = self.arena.outage(End::Killed, pause).await;
         self.tell(format!("  {} in hand, away for {lasted:?}", in_hand.len()));
         // Of some leases half is over already, and what is left must do for coming back as well.
         if lasted > LEASE * 2 / 5 {

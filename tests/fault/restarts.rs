@@ -7,7 +7,7 @@ use outbox_tests::eventually;
 use sqlx::Postgres;
 use tokio::time::{Instant, Interval, interval};
 
-use crate::arena::{Arena, Habits};
+use crate::arena::{Arena, End, Habits};
 use crate::child::Role;
 use crate::verdict::Verdict;
 
@@ -61,8 +61,8 @@ async fn throughput_is_back_within_five_seconds_of_each_of_ten_restarts() {
     before.sort_by(f64::total_cmp);
     let median = before[before.len() / 2];
     let mut waits = Vec::new();
-    for _ in 0..10 {
-        let (_, lasted) = arena.outage(Duration::ZERO).await;
+    for end in [End::Killed, End::Stopped].into_iter().cycle().take(10) {
+        let (_, lasted) = arena.outage(end, Duration::ZERO).await;
         let answers = Instant::now();
         let mut rate = Rate::new();
         while rate.next(&arena).await < 0.7 * median {

@@ -213,7 +213,9 @@ async fn a_shutdown_undoes_what_was_written<DB: TestDatabase>(db: Fresh<DB>) {
         outbox::builder(db.pool.clone()).config(config).listeners(registry).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     heard.reach(1).await;
+    let begun = std::time::Instant::now();
     outbox.shutdown().await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     let row = first_row(&db, &outbox).await;
     assert_eq!((row.status, row.locked_by, row.attempts), (Status::New, None, 0));
     assert_eq!(effects(&db).await, 0);

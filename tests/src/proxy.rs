@@ -1,4 +1,3 @@
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +12,6 @@ use tokio::time::{Instant, sleep_until};
 /// Stands between programs and a database server, and can be as bad as a network.
 #[derive(Debug)]
 pub struct Proxy {
-    address: SocketAddr,
     url: String,
     weather: Arc<watch::Sender<Weather>>,
     /// How many connections there have been.
@@ -50,7 +48,7 @@ impl Proxy {
             Arc::clone(&connections),
         ));
         let url = format!("{scheme}://{user}@{address}/{path}");
-        Self { address, url, weather, connections, accepting }
+        Self { url, weather, connections, accepting }
     }
 
     /// The URL that leads through it.
@@ -58,13 +56,7 @@ impl Proxy {
         &self.url
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// How many connections there have been.
-    pub fn connections(&self) -> u64 {
+    fn connections(&self) -> u64 {
         self.connections.load(Ordering::SeqCst)
     }
 

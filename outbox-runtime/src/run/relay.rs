@@ -36,6 +36,9 @@ pub(super) struct Relay<DB: Backend> {
 /// How long cancelled listeners may take to notice, and results to be recorded at the end.
 const LAST_MOMENTS: Duration = Duration::from_secs(5);
 
+/// Longer than anybody waits, and short enough to be added to a clock.
+const LONGEST_DRAIN: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 impl<DB: Backend> Relay<DB> {
     /// Nothing new is started, and what has not started goes back to the table.
     pub(super) fn pause(&self) {
@@ -83,9 +86,15 @@ impl<DB: Backend> Relay<DB> {
         }
         // A shutdown that is cancelled half-way can be called again.
         self.hand.enter(Phase::Draining);
+        let deadline = Instant::now() + self.drain_timeout.min(LONGEST_DRAIN);
         // A round that somebody asked for is a source as well.
-        self.sources.stop().await;
-        let _ = tokio::time::timeout(self.drain_timeout, self.hand.drained()).await;
+        let mut stopping = std::pin::pin!(self.sources.stop());
+        if tokio::time::timeout_at(deadline, &mut stopping).await.is_err() {
+            // It may wait for what a listener has: where there is one writer, its transaction.
+            self.cancel.cancel();
+            stopping.await;
+        }
+        let _ = tokio::time::timeout_at(deadline, self.hand.drained()).await;
         self.cancel.cancel();
         let _ = tokio::time::timeout(LAST_MOMENTS, self.workers.stop()).await;
         self.hand.enter(Phase::Closed);
