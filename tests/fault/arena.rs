@@ -22,6 +22,9 @@ pub(crate) struct Arena<DB: FaultDatabase> {
     seed: u64,
 }
 
+/// A process whose results are not recorded for so long has none: it pauses for much less.
+const AT_REST: Duration = Duration::from_secs(8);
+
 /// How a server ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum End {
@@ -119,15 +122,16 @@ impl<DB: FaultDatabase> Arena<DB> {
     /// commit was cut short, are ended early: that is as good as waiting.
     pub(crate) async fn deliver_all(&self) {
         let store = self.db.store().await;
-        let mut last = None;
-        let mut ticks = tokio::time::interval(Duration::from_secs(1));
+        let (mut last, mut since) = (HashSet::new(), Instant::now());
+        let mut ticks = tokio::time::interval(Duration::from_millis(200));
         while self.count("outbox_event WHERE status <> 1").await > 0 {
             ticks.tick().await;
             let in_hand = self.in_hand(None).await;
-            if last.as_ref() == Some(&in_hand) && !in_hand.is_empty() {
+            if last != in_hand {
+                (last, since) = (in_hand, Instant::now());
+            } else if !last.is_empty() && since.elapsed() > AT_REST {
                 (&self.db, &store).age(self.setting.lease).await;
             }
-            last = Some(in_hand);
         }
     }
 

@@ -30,10 +30,10 @@ fn patience(config: &Config) -> Duration {
     (config.poller.lease / 3).clamp(Duration::from_millis(500), Duration::from_secs(10))
 }
 
-/// How long a loop pauses at most while the database is away: a sixth of the lease, so that a lease can be
-/// renewed in time when it is back.
+/// How long a loop pauses at most while the database is away: not long, so that it is soon noticed to be
+/// back, and a sixth of the lease at most, so that a lease can be renewed in time then.
 fn longest_pause(config: &Config) -> Duration {
-    (config.poller.lease / 6).min(Duration::from_secs(5))
+    (config.poller.lease / 6).min(Duration::from_secs(2))
 }
 
 /// Puts a checked outbox together and starts it.
