@@ -90,6 +90,7 @@ mod tests {
             ]
         );
     }
+
     /// What serde does to the names of variants, as its source has it.
     fn of_serde(rule: &str, variant: &str) -> String {
         let snake = || {

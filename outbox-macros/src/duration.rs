@@ -38,6 +38,7 @@ mod tests {
         }
         assert_eq!(parse(&format!("{}d", u64::MAX)), None);
     }
+
     /// Every text of up to so many letters.
     fn texts(alphabet: &str, longest: usize) -> Vec<String> {
         let mut texts = vec![String::new()];

@@ -63,11 +63,8 @@ async fn effect<DB: TestDatabase>(tx: &mut Tx<DB>, event_id: &str) -> Result<(),
 
 /// Makes the database end the transaction, which the listener does not notice.
 async fn lose<DB: TestDatabase>(tx: &mut Tx<DB>) {
-    let lost = if DB::URL_VARIABLE.is_some() && DB::SHORT_NAME == "postgres" {
-        "SELECT * FROM no_such_table"
-    } else {
-        "ROLLBACK"
-    };
+    let lost =
+        if DB::SHORT_NAME == "postgres" { "SELECT * FROM no_such_table" } else { "ROLLBACK" };
     let _ = DB::run(&mut *tx, lost.into_sql_str()).await;
 }
 
@@ -154,7 +151,7 @@ async fn statements_that_are_cut_short_leave_no_connection_behind<DB: TestDataba
             Box::pin(async move {
                 loop {
                     // Another text each time, so that it is prepared each time.
-                    let sql = format!("SELECT {} FROM effect", heard_number());
+                    let sql = format!("SELECT {} FROM effect", another_number());
                     DB::fetch(&mut *tx, AssertSqlSafe(sql).into_sql_str(), vec![]).await?;
                 }
             })
@@ -171,7 +168,7 @@ async fn statements_that_are_cut_short_leave_no_connection_behind<DB: TestDataba
     }
 }
 
-fn heard_number() -> u32 {
+fn another_number() -> u32 {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
@@ -243,7 +240,6 @@ async fn the_application_keeps_half_of_its_connections<DB: TestDatabase>(db: Fre
     let outbox = quiet(&db, registry).workers(32).start().await.unwrap();
     let most = if DB::URL_VARIABLE.is_none() { 1 } else { 6 };
     heard.reach(most).await;
-    // A listener without a transaction is not kept from its work.
     let mut own = Vec::new();
     for _ in 0..6 {
         own.push(db.pool.acquire().await.expect("a connection of the application's"));
