@@ -1,0 +1,205 @@
+//! What can be said.
+
+use std::time::{Duration, SystemTime};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use outbox_runtime::event::{EventId, Status};
+use outbox_runtime::store::{EventQuery, Table};
+
+use crate::exit;
+use crate::moment::{When, parse_span};
+use crate::output::Form;
+
+/// Looks after the table of an outbox: what waits, what died, what is wrong.
+#[derive(Debug, Parser)]
+#[command(name = "outbox", version, after_help = exit::HELP, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Global {
+    /// The database: sqlite:shop.db, postgres://user@host/shop, mysql://user@host/shop
+    #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
+    pub(crate) url: Option<String>,
+
+    /// The outbox's table: `name` or `schema.name`
+    #[arg(long, global = true, default_value_t = Table::default(), value_parser = table)]
+    pub(crate) table: Table,
+
+    /// Answer in JSON, for programs
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+impl Global {
+    pub(crate) fn form(&self) -> Form {
+        if self.json { Form::Programs } else { Form::People }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make the table, or bring it up to date
+    Migrate(Migrate),
+    /// How the outbox stands: pending, in hand, dead, throughput
+    Status(Watch),
+    /// List events, newest first
+    List(List),
+    /// Show one event
+    Show(Show),
+    /// Look for what is wrong, with an exit code for deploy gates
+    Doctor(Doctor),
+    /// Follow events as they are written
+    Tail(Tail),
+    /// Print completions for a shell
+    Completions { shell: clap_complete::Shell },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Migrate {
+    /// Print the SQL and do nothing; no connection is made
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) sql: bool,
+    /// Only look whether there is something to do; if so, exit with 3
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    /// Look again every so many seconds, until Ctrl-C
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
+        default_missing_value = "2", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) watch: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Only events in this state
+    #[arg(long, value_enum)]
+    status: Option<State>,
+    #[command(flatten)]
+    filter: Filter,
+    /// At most so many
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    /// Only sequences below this one: the next page
+    #[arg(long, value_name = "SEQUENCE")]
+    below: Option<i64>,
+    /// Show payloads
+    #[arg(long)]
+    pub(crate) payload: bool,
+}
+
+impl List {
+    pub(crate) fn query(&self, now: SystemTime) -> EventQuery {
+        let Filter { event_type, aggregate_type, aggregate_id, tenant, since, before } =
+            self.filter.clone();
+        EventQuery {
+            status: self.status.map(State::status),
+            event_type,
+            aggregate_type,
+            aggregate_id,
+            tenant_id: tenant,
+            since: since.map(|when| when.resolve(now)),
+            before: before.map(|when| when.resolve(now)),
+            below: self.below,
+            limit: self.limit,
+            payloads: self.payload,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum State {
+    New,
+    Retry,
+    Done,
+    Dead,
+}
+
+impl State {
+    fn status(self) -> Status {
+        match self {
+            Self::New => Status::New,
+            Self::Retry => Status::Retry,
+            Self::Done => Status::Done,
+            Self::Dead => Status::Dead,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Which events")]
+pub(crate) struct Filter {
+    /// Of this event type
+    #[arg(long = "type", value_name = "EVENT_TYPE")]
+    pub(crate) event_type: Option<String>,
+    /// Of this aggregate type
+    #[arg(long)]
+    pub(crate) aggregate_type: Option<String>,
+    /// Of this aggregate
+    #[arg(long)]
+    pub(crate) aggregate_id: Option<String>,
+    /// Of this tenant
+    #[arg(long)]
+    pub(crate) tenant: Option<String>,
+    /// That happened since: `2h` ago, or a UTC time such as 2026-03-01T12:00:00Z
+    #[arg(long, value_name = "WHEN", value_parser = When::parse)]
+    pub(crate) since: Option<When>,
+    /// That happened before
+    #[arg(long, value_name = "WHEN", value_parser = When::parse)]
+    pub(crate) before: Option<When>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// The event's id
+    pub(crate) id: EventId,
+    /// Show its payload
+    #[arg(long)]
+    pub(crate) payload: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// The event types that the deploy knows, with commas between them; any other that is pending is
+    /// an error
+    #[arg(long, value_delimiter = ',', value_name = "EVENT_TYPES")]
+    pub(crate) types: Option<Vec<String>>,
+    /// How long an event may be due, or a lease be over, until somebody should have come
+    #[arg(long, default_value = "1m", value_parser = parse_span, value_name = "SPAN")]
+    pub(crate) overdue: Duration,
+    /// How long a transaction may be open
+    #[arg(long, default_value = "5m", value_parser = parse_span, value_name = "SPAN")]
+    pub(crate) long_transaction: Duration,
+    /// Exit with 3 for warnings as well
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+/// Rows that are committed late have lower sequences than others before them. They are shown when they
+/// come, up to 10,000 rows and 5 minutes behind the newest.
+#[derive(Debug, Args)]
+pub(crate) struct Tail {
+    /// Begin with so many that are there
+    #[arg(short = 'n', long, default_value_t = 10)]
+    pub(crate) lines: u32,
+    /// Of this event type
+    #[arg(long = "type", value_name = "EVENT_TYPE")]
+    pub(crate) event_type: Option<String>,
+    /// How often to look
+    #[arg(long, default_value = "1s", value_parser = parse_span, value_name = "SPAN")]
+    pub(crate) interval: Duration,
+    /// Show payloads
+    #[arg(long)]
+    pub(crate) payload: bool,
+}
+
+fn table(name: &str) -> Result<Table, String> {
+    Table::new(name).map_err(|error| error.reason().to_owned())
+}
