@@ -17,6 +17,7 @@ mod condition;
 mod contention;
 mod dead;
 mod dialect;
+mod fingerprint;
 mod finish;
 mod gate;
 mod insert;
@@ -40,7 +41,10 @@ mod sqlite;
 
 pub use backend::Backend;
 pub use claim::{ClaimRequest, Claims, Lease, Quota, Subscription};
+pub(crate) use dead::DeadKey;
 pub use dead::{DeadEvent, DeadFilter};
+pub(crate) use fingerprint::pattern;
+pub use fingerprint::{Fingerprint, NoFingerprint};
 pub use finish::{Completion, Finish, Finished};
 pub use insert::{Inserted, NewRow, Seated};
 pub use look::Look;
