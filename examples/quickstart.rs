@@ -117,8 +117,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     println!("A road is built, and what is dead is replayed.");
     roads.to_the_moon.store(true, Ordering::SeqCst);
-    outbox.store().replay_all(&DeadFilter::default(), 100).await?;
-    outbox.poll_once().await?;
+    outbox.dead_events().replay_all(&DeadFilter::default(), 100).await?;
     row(&pool, "Shipped").await?;
 
     outbox.shutdown().await?;

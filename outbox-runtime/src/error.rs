@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use thiserror::Error as ThisError;
 
-use crate::event::EventError;
+use crate::event::{EventError, Status};
 use crate::run::StartError;
-use crate::store::{SchemaError, TableError};
+use crate::store::{SchemaError, Table, TableError};
 
 /// What can go wrong while an outbox is used.
 #[derive(Debug, ThisError)]
@@ -43,6 +43,39 @@ pub enum Error {
     /// This process only writes; there is nothing that could deliver.
     #[error("this outbox only writes: its mode is `WriterOnly`")]
     WriterOnly,
+
+    /// There is no event with this id.
+    #[error("table `{table}` has no event with the id `{event_id}`; it may have been purged")]
+    NoSuchEvent {
+        /// The id.
+        event_id: String,
+        /// Where it was looked for.
+        table: Table,
+    },
+
+    /// The event is not dead, so it can be neither replayed nor discarded.
+    #[error(
+        "event `{event_id}` is not dead but {status}; only a dead event can be replayed or discarded"
+    )]
+    NotDead {
+        /// The id.
+        event_id: String,
+        /// What it is.
+        status: Status,
+    },
+
+    /// An event was to be discarded for no reason.
+    #[error("a dead event is discarded for a reason; say which, it is kept in the log")]
+    NoReason,
+
+    /// Long work was cut short. What was done stays done, and the same call goes on from there.
+    #[error("stopped after {done} events; call it again to go on")]
+    Interrupted {
+        /// How many events were dealt with.
+        done: u64,
+        /// Why it stopped.
+        source: Box<Self>,
+    },
 
     /// The database did not answer in time.
     #[error("the database did not answer within {after:?} while {doing}")]

@@ -5,7 +5,7 @@
 //! The modules follow the way of an event: [`event`] is what is said, [`listener`] is who hears it,
 //! [`mod@write`] puts it into a transaction, [`store`] is the only SQL. `hand` is what this node has
 //! claimed, `dispatch` brings it to the listeners and records what became of it, `poll` brings in more.
-//! `run` puts it all together.
+//! `dead` is for what was given up. `run` puts it all together.
 
 pub mod event;
 
@@ -21,6 +21,8 @@ mod poll;
 
 pub mod store;
 
+mod dead;
+
 mod retry;
 
 mod metrics;
@@ -30,18 +32,20 @@ mod run;
 mod caught;
 mod clock;
 mod error;
+mod pace;
 
 #[cfg(test)]
 mod simulation;
 
+pub use dead::{DeadEvents, DeadGroup, DeadStream, Sweep};
 pub use dispatch::EventInterceptor;
 pub use error::Error;
 pub use metrics::{DispatchResult, MetricsExporter, Way};
 pub use poll::{ClaimedEvent, PollerHandler};
 pub use retry::{Backoff, RetryPolicy};
 pub use run::{
-    Builder, Config, ConfigFault, DispatcherConfig, EnvError, Mode, Outbox, PollerConfig,
-    PurgeConfig, RetryConfig, StartError, StartFault, Unroutable,
+    Builder, Config, ConfigFault, DispatcherConfig, EnvError, Mode, Outbox, PollerConfig, Purge,
+    PurgeConfig, PurgeReport, PurgeScheduler, RetryConfig, StartError, StartFault, Unroutable,
 };
 
 /// Starts an outbox with every default.

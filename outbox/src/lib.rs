@@ -19,15 +19,16 @@ pub use outbox_runtime::listener::{
 
 #[doc(inline)]
 pub use outbox_runtime::{
-    Backoff, Builder, ClaimedEvent, Config, ConfigFault, DispatchResult, DispatcherConfig,
-    EnvError, Error, EventInterceptor, MetricsExporter, Mode, Outbox, PollerConfig, PollerHandler,
-    PurgeConfig, RetryConfig, RetryPolicy, StartError, StartFault, Unroutable, Way, builder, start,
+    Backoff, Builder, ClaimedEvent, Config, ConfigFault, DeadEvents, DeadGroup, DeadStream,
+    DispatchResult, DispatcherConfig, EnvError, Error, EventInterceptor, MetricsExporter, Mode,
+    Outbox, PollerConfig, PollerHandler, Purge, PurgeConfig, PurgeReport, PurgeScheduler,
+    RetryConfig, RetryPolicy, StartError, StartFault, Sweep, Unroutable, Way, builder, start,
 };
 
 #[doc(inline)]
 pub use outbox_runtime::store::{
-    Backend, Completion, DEFAULT_TABLE, DeadEvent, DeadFilter, SchemaError, Stats, Store, Table,
-    TableError, migrate, migration_sql,
+    Backend, Completion, DEFAULT_TABLE, DeadEvent, DeadFilter, Fingerprint, NoFingerprint,
+    SchemaError, Stats, Store, Table, TableError, migrate, migration_sql,
 };
 #[doc(inline)]
 pub use outbox_runtime::write::{

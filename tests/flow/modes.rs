@@ -76,13 +76,7 @@ async fn claims_cost_the_same_whatever_nobody_knows<DB: TestDatabase>(db: Fresh<
     db.store().await;
     for unknown in [0, 100_000] {
         if unknown > 0 {
-            let fill = DB::FILL
-                .replace("{table}", "outbox_event")
-                .replace("{type}", "Unknown")
-                .replace("{status}", "0")
-                .replace("{from}", "1")
-                .replace("{to}", &unknown.to_string());
-            db.run(fill).await;
+            db.fill("Unknown", 0, 1, unknown).await;
             db.run(DB::ANALYZE).await;
         }
         let counted = Counted::default();

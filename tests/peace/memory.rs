@@ -7,13 +7,7 @@ const EVENTS: u64 = 200_000;
 
 async fn a_stuck_listener_does_not_fill_the_memory<DB: TestDatabase>(db: Fresh<DB>) {
     db.store().await;
-    let fill = DB::FILL
-        .replace("{table}", "outbox_event")
-        .replace("{type}", "A")
-        .replace("{status}", "0")
-        .replace("{from}", "1")
-        .replace("{to}", &EVENTS.to_string());
-    db.run(fill).await;
+    db.fill("A", 0, 1, EVENTS).await;
     let url = db.pool.connect_options().to_url_lossy().to_string();
     let mut node = Node::start(env!("CARGO_BIN_EXE_node"), DB::SHORT_NAME, &url, &[("stuck", 1)]);
     node.says("ready");

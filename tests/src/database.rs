@@ -209,6 +209,17 @@ impl<DB: TestDatabase> Fresh<DB> {
         DB::run(&mut connection, AssertSqlSafe(sql.into()).into_sql_str()).await
     }
 
+    /// Adds rows of a type and a status, due and ended two days ago. The first is event `e` + `from`.
+    pub async fn fill(&self, event_type: &str, status: u8, from: u64, count: u64) {
+        let sql = DB::FILL
+            .replace("{table}", "outbox_event")
+            .replace("{type}", event_type)
+            .replace("{status}", &status.to_string())
+            .replace("{from}", &from.to_string())
+            .replace("{to}", &(from + count - 1).to_string());
+        self.run(sql).await;
+    }
+
     /// The number that a query gives.
     pub async fn number(&self, sql: impl Into<String>) -> i64 {
         let mut connection = self.pool.acquire().await.expect("a connection");

@@ -1,20 +1,42 @@
 //! Dead letters.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::time::{Duration, SystemTime};
 
-use outbox::{EventEnvelope, Status};
+use futures_core::Stream;
+use outbox::{DeadEvents, Error, EventEnvelope, Fingerprint, Status};
 use outbox_runtime::store::{Completion, DeadFilter, Finish, Finished, Store};
 use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
 
 use super::claim;
 use super::finish::{dead, of};
 
+pub(super) fn dead_events<DB: TestDatabase>(store: &Store<DB>) -> DeadEvents<DB> {
+    DeadEvents::new(store.pool().clone(), store.table().clone())
+}
+
 /// Inserts events and lets them all die.
 async fn bury<DB: TestDatabase>(db: &Fresh<DB>, store: &Store<DB>, events: &[EventEnvelope]) {
+    bury_with(db, store, events, |_| "broken".to_owned()).await;
+}
+
+/// The same, each with an error of its own.
+async fn bury_with<DB: TestDatabase>(
+    db: &Fresh<DB>,
+    store: &Store<DB>,
+    events: &[EventEnvelope],
+    error: impl Fn(usize) -> String,
+) {
     (db, store).insert_due(events).await;
-    let claimed = claim::all(store, "a").await.rows;
-    let results: Vec<Finish> = claimed.iter().map(|row| of(row, dead(3, "broken"))).collect();
-    assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
+    let mut buried = 0;
+    while buried < events.len() {
+        let claimed = claim::all(store, "a").await.rows;
+        let one = |(index, row)| of(row, dead(3, &error(buried + index)));
+        let results: Vec<Finish> = claimed.iter().enumerate().map(one).collect();
+        assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
+        buried += claimed.len();
+    }
 }
 
 fn of_tenant(event_type: &str, tenant: &str, id: &str) -> EventEnvelope {
@@ -32,16 +54,20 @@ async fn dead_events_are_listed_oldest_first<DB: TestDatabase>(db: Fresh<DB>) {
     bury(&db, &store, &[event("A"), event("B"), event("C")]).await;
     (&db, &store).insert_due(&[event("Alive")]).await;
     let everything = DeadFilter::default();
-    let found = store.dead(&everything, 0, 10).await.unwrap();
-    let names: Vec<&str> = found.iter().map(|dead| dead.row.envelope.event_type()).collect();
+    let events = dead_events(&store);
+    let found = events.query(&everything, 10).await.unwrap();
+    let names: Vec<&str> = found.iter().map(|dead| dead.event_type.as_str()).collect();
     assert_eq!(names, ["A", "B", "C"]);
     assert_eq!(found[0].last_error.as_deref(), Some("broken"));
-    assert_eq!(found[0].row.attempts, 3);
+    assert_eq!(found[0].attempts, 3);
+    assert_eq!(found[0].event.as_ref().unwrap().event_id().as_str(), found[0].event_id);
     let age = SystemTime::now().duration_since(found[0].died_at.unwrap()).unwrap_or_default();
     assert!(age < Duration::from_secs(60), "{age:?}");
-    assert_eq!(store.count_dead(&everything).await.unwrap(), 3);
-    let page = store.dead(&everything, found[0].row.sequence, 1).await.unwrap();
-    assert_eq!(page[0].row.envelope.event_type(), "B");
+    assert_eq!(events.count(&everything).await.unwrap(), 3);
+    let first = events.query(&everything, 1).await.unwrap();
+    assert_eq!(first.len(), 1);
+    assert_eq!(events.find(&first[0].event_id).await.unwrap().unwrap().event_type, "A");
+    assert!(events.find("nobody").await.unwrap().is_none());
 }
 
 async fn every_filter_narrows<DB: TestDatabase>(db: Fresh<DB>) {
@@ -58,7 +84,8 @@ async fn every_filter_narrows<DB: TestDatabase>(db: Fresh<DB>) {
         ],
     )
     .await;
-    let count = async |filter: DeadFilter| store.count_dead(&filter).await.unwrap();
+    let events = dead_events(&store);
+    let count = async |filter: DeadFilter| events.count(&filter).await.unwrap();
     let text = |text: &str| Some(text.to_owned());
     let none = DeadFilter::default;
     assert_eq!(count(DeadFilter { event_type: text("B"), ..none() }).await, 2);
@@ -81,14 +108,19 @@ async fn replay_begins_anew<DB: TestDatabase>(db: Fresh<DB>) {
     let rows = (&db, &store);
     let envelope = event("A");
     bury(&db, &store, std::slice::from_ref(&envelope)).await;
-    let sequence = store.dead(&DeadFilter::default(), 0, 1).await.unwrap()[0].row.sequence;
-    assert!(store.replay(envelope.event_id()).await.unwrap());
+    let events = dead_events(&store);
+    let sequence = events.query(&DeadFilter::default(), 1).await.unwrap()[0].sequence;
+    events.replay(envelope.event_id()).await.unwrap();
     let row = rows.row(sequence).await;
     assert_eq!((row.status, row.attempts, row.takeovers), (Status::New, 0, 0));
     assert_eq!((row.locked_by, row.last_error, row.ended), (None, None, false));
     assert_eq!(row.token, 2, "a late result of the old claim must not match");
-    assert!(!store.replay(envelope.event_id()).await.unwrap(), "it is not dead any more");
-    assert!(!store.replay(event("B").event_id()).await.unwrap(), "there is no such event");
+    let again = events.replay(envelope.event_id()).await.unwrap_err();
+    assert!(matches!(again, Error::NotDead { status: Status::New, .. }), "{again}");
+    let unknown = events.replay("nobody").await.unwrap_err().to_string();
+    let expected =
+        "table `outbox_event` has no event with the id `nobody`; it may have been purged";
+    assert_eq!(unknown, expected);
     // The batch that buried it is sent again.
     let late = Finish { sequence, token: 1, result: dead(3, "broken") };
     assert_eq!(store.finish("a", &[late], Completion::Keep).await.unwrap(), [sequence]);
@@ -107,9 +139,10 @@ async fn replay_all_takes_what_is_dead_now<DB: TestDatabase>(db: Fresh<DB>) {
     };
     store.finish("a", &[of(&done, Finished::Done)], Completion::Keep).await.unwrap();
     let only_a = DeadFilter { event_type: Some("A".to_owned()), ..DeadFilter::default() };
-    assert_eq!(store.replay_all(&only_a, 2).await.unwrap(), 5);
-    assert_eq!(store.replay_all(&DeadFilter::default(), 7).await.unwrap(), 20);
-    assert_eq!(store.replay_all(&DeadFilter::default(), 7).await.unwrap(), 0);
+    let events = dead_events(&store);
+    assert_eq!(events.replay_all(&only_a, 2).await.unwrap(), 5);
+    assert_eq!(events.replay_all(&DeadFilter::default(), 7).await.unwrap(), 20);
+    assert_eq!(events.replay_all(&DeadFilter::default(), 7).await.unwrap(), 0);
     assert_eq!((&db, &store).row(done.sequence).await.status, Status::Done);
     assert_eq!(claim::all(&store, "a").await.rows.len(), 25);
 }
@@ -119,11 +152,110 @@ async fn the_last_moment_that_can_be_stored_is_listed<DB: TestDatabase>(db: Fres
     let last = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_214_400);
     let event = EventEnvelope::builder("A").occurred_at(last).payload_json("{}").build().unwrap();
     bury(&db, &store, &[event]).await;
-    let found = store.dead(&DeadFilter::default(), 0, 10).await.unwrap();
+    let events = dead_events(&store);
+    let found = events.query(&DeadFilter::default(), 10).await.unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!(found[0].row.envelope.occurred_at(), last);
-    assert_eq!(store.count_dead(&DeadFilter::default()).await.unwrap(), 1);
-    assert_eq!(store.replay_all(&DeadFilter::default(), 10).await.unwrap(), 1);
+    assert_eq!(found[0].event.as_ref().unwrap().occurred_at(), last);
+    assert_eq!(events.count(&DeadFilter::default()).await.unwrap(), 1);
+    assert_eq!(events.replay_all(&DeadFilter::default(), 10).await.unwrap(), 1);
+}
+
+async fn a_discarded_event_is_gone_for_a_reason<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let envelopes = [event("A"), event("B"), event("C"), event("C")];
+    bury(&db, &store, &envelopes).await;
+    let events = dead_events(&store);
+    let first = envelopes[0].event_id();
+    for reason in ["", "  \n"] {
+        let refused = events.discard(first, reason).await.unwrap_err();
+        assert!(matches!(refused, Error::NoReason), "{refused}");
+    }
+    assert_eq!(events.count(&DeadFilter::default()).await.unwrap(), 4, "nothing has happened yet");
+    events.discard(first, "the customer left").await.unwrap();
+    let again = events.discard(first, "the customer left").await.unwrap_err();
+    assert!(matches!(again, Error::NoSuchEvent { .. }), "{again}");
+    events.replay(envelopes[1].event_id()).await.unwrap();
+    let alive = events.discard(envelopes[1].event_id(), "why not").await.unwrap_err();
+    assert!(matches!(alive, Error::NotDead { status: Status::New, .. }), "{alive}");
+    let all = DeadFilter::default();
+    assert_eq!(events.discard_all(&all, "a rehearsal").await.unwrap(), 2);
+    assert_eq!(db.number("SELECT COUNT(*) FROM outbox_event").await, 1);
+}
+
+async fn causes_are_grouped<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let name = |index| if index < 4 { "A" } else { "B" };
+    let envelopes: Vec<EventEnvelope> = (0..7).map(|index| event(name(index))).collect();
+    let error = |index| match index {
+        0..3 => format!("order {index} is gone"),
+        3 => "refused".to_owned(),
+        _ => format!("no answer after {index}s"),
+    };
+    bury_with(&db, &store, &envelopes, error).await;
+    let events = dead_events(&store);
+    let groups = events.groups(&DeadFilter::default()).await.unwrap();
+    let told: Vec<(&str, &str, u64)> = groups
+        .iter()
+        .map(|group| (group.event_type.as_str(), group.error.as_str(), group.count))
+        .collect();
+    let expected =
+        [("A", "order # is gone", 3), ("B", "no answer after #", 3), ("A", "refused", 1)];
+    assert_eq!(told, expected);
+    assert!(groups[0].first_at <= groups[0].last_at && groups[0].first_at.is_some());
+    let gone = DeadFilter {
+        fingerprint: Some(Fingerprint::of("order 99 is gone")),
+        ..DeadFilter::default()
+    };
+    assert_eq!(gone.fingerprint, Some(groups[0].fingerprint));
+    assert_eq!(events.count(&gone).await.unwrap(), 3);
+    assert_eq!(events.query(&gone, 2).await.unwrap().len(), 2);
+    // Pages smaller than the distance between two of them.
+    assert_eq!(events.replay_all(&gone, 1).await.unwrap(), 3);
+    assert_eq!(events.count(&DeadFilter::default()).await.unwrap(), 4);
+}
+
+async fn any_number_is_streamed<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let envelopes: Vec<EventEnvelope> = (0..121).map(|_| event("A")).collect();
+    bury(&db, &store, &envelopes).await;
+    let mut stream = pin!(dead_events(&store).stream(DeadFilter::default()));
+    let mut last = 0;
+    for _ in &envelopes {
+        let dead = poll_fn(|context| stream.as_mut().poll_next(context)).await.unwrap().unwrap();
+        assert!(dead.sequence > last);
+        last = dead.sequence;
+    }
+    assert!(poll_fn(|context| stream.as_mut().poll_next(context)).await.is_none());
+}
+
+async fn a_row_that_cannot_be_read_is_shown<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    bury(&db, &store, &[event("A"), event("B")]).await;
+    db.run("UPDATE outbox_event SET headers = '[1]' WHERE event_type = 'A'").await;
+    let found = dead_events(&store).query(&DeadFilter::default(), 10).await.unwrap();
+    assert_eq!(found.len(), 2);
+    let reason = found[0].event.as_ref().unwrap_err().reason;
+    assert_eq!(reason, "the headers are not a JSON object of strings");
+    assert_eq!((found[0].event_type.as_str(), found[0].attempts), ("A", 3));
+}
+
+/// The database goes away in the middle, and comes back.
+async fn replay_all_tells_how_far_it_got<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let envelopes: Vec<EventEnvelope> = (0..20).map(|_| event("A")).collect();
+    bury(&db, &store, &envelopes).await;
+    let events = dead_events(&store);
+    let mut sweep = events.replaying(&DeadFilter::default(), 4).await.unwrap();
+    assert_eq!(sweep.next().await.unwrap(), Some(4));
+    db.run("ALTER TABLE outbox_event RENAME TO elsewhere").await;
+    let error = sweep.next().await.unwrap_err();
+    assert!(matches!(error, Error::Interrupted { done: 4, .. }), "{error}");
+    assert_eq!(error.to_string(), "stopped after 4 events; call it again to go on");
+    db.run("ALTER TABLE elsewhere RENAME TO outbox_event").await;
+    assert_eq!(sweep.next().await.unwrap(), Some(4), "the same sweep goes on");
+    // So does a new one, with what is left.
+    assert_eq!(events.replay_all(&DeadFilter::default(), 5).await.unwrap(), 12);
+    assert_eq!(claim::all(&store, "b").await.rows.len(), 20);
 }
 
 on_every_database!(
@@ -132,4 +264,9 @@ on_every_database!(
     replay_begins_anew,
     replay_all_takes_what_is_dead_now,
     the_last_moment_that_can_be_stored_is_listed,
+    a_discarded_event_is_gone_for_a_reason,
+    causes_are_grouped,
+    any_number_is_streamed,
+    a_row_that_cannot_be_read_is_shown,
+    replay_all_tells_how_far_it_got,
 );

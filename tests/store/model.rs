@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use outbox::{EventEnvelope, Status};
+use outbox::{Error, EventEnvelope, Status};
 use outbox_runtime::store::{
     Completion, Finish, Finished, NewRow, Renewal, Seated, Store, Subscription, Table,
 };
@@ -17,6 +17,7 @@ use rand::{RngExt, SeedableRng};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use super::claim::request;
+use super::dead::dead_events;
 
 const STEPS: usize = 60;
 const OWNERS: [&str; 3] = ["a", "b", "c"];
@@ -266,7 +267,12 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
     async fn replay(&mut self) {
         let event = self.random.random_range(0..self.events.len());
         self.log.push(format!("replay {event}"));
-        let replayed = self.store.replay(self.events[event].event_id()).await.unwrap();
+        let replayed = dead_events(&self.store).replay(self.events[event].event_id()).await;
+        let replayed = match replayed {
+            Ok(()) => true,
+            Err(Error::NoSuchEvent { .. } | Error::NotDead { .. }) => false,
+            Err(error) => panic!("{error}"),
+        };
         let now = self.now;
         let dead =
             self.rows.values_mut().find(|row| row.event == event && row.status == Status::Dead);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use outbox::EventEnvelope;
+use outbox::{Config, Error, EventEnvelope, Mode, PurgeConfig, PurgeScheduler, Table};
 use outbox_runtime::store::{Completion, Finish, Finished};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
+use outbox_tests::{Fresh, Rows, TestDatabase, event, eventually, on_every_database};
 
 use super::claim;
 use super::finish::{dead, of};
@@ -80,7 +80,92 @@ async fn a_row_of_another_program_is_delivered<DB: TestDatabase>(db: Fresh<DB>) 
     assert_eq!(store.purge_done(DAY * 7, 500).await.unwrap(), 1);
 }
 
+fn config() -> PurgeConfig {
+    let mut config = PurgeConfig::default();
+    config.retention = DAY;
+    config
+}
+
+fn scheduler<DB: TestDatabase>(db: &Fresh<DB>, config: PurgeConfig) -> PurgeScheduler<DB> {
+    PurgeScheduler::new(db.pool.clone(), Table::default(), config).unwrap()
+}
+
+async fn one_run_takes_everything_that_is_old<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    db.fill("A", 1, 1, 1_200).await;
+    db.fill("A", 3, 1_201, 3).await;
+    db.fill("A", 0, 1_204, 2).await;
+    let report = scheduler(&db, config()).run_once().await.unwrap();
+    assert_eq!((report.done, report.dead, report.aged, report.batches), (1_200, 0, 0, 3));
+    assert!(report.to_string().starts_with("deleted 1200 done, 0 dead in 3 batches and "));
+    let mut with_dead = config();
+    with_dead.dead_retention = Some(DAY);
+    let report = scheduler(&db, with_dead).run_once().await.unwrap();
+    assert_eq!((report.done, report.dead), (0, 3));
+    assert_eq!((&db, &store).count().await, 2, "what is pending stays");
+}
+
+async fn a_purge_runs_in_the_background_until_it_is_closed<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    db.fill("A", 1, 1, 600).await;
+    let purge = scheduler(&db, config());
+    purge.start().unwrap();
+    purge.start().unwrap();
+    eventually("the rows are gone", async || (&db, &store).count().await == 0).await;
+    purge.close().await;
+    purge.close().await;
+    assert!(matches!(purge.start(), Err(Error::Closed)));
+}
+
+async fn a_purge_tells_how_far_it_got<DB: TestDatabase>(db: Fresh<DB>) {
+    db.store().await;
+    db.fill("A", 1, 1, 1_200).await;
+    let purge = scheduler(&db, config());
+    let mut run = purge.purging();
+    assert_eq!(run.next().await.unwrap(), Some(500));
+    db.run("ALTER TABLE outbox_event RENAME TO elsewhere").await;
+    let error = run.next().await.unwrap_err();
+    assert!(matches!(error, Error::Interrupted { done: 500, .. }), "{error}");
+    db.run("ALTER TABLE elsewhere RENAME TO outbox_event").await;
+    assert_eq!(run.next().await.unwrap(), Some(500));
+    assert_eq!(run.report().deleted(), 1_000);
+}
+
+async fn a_retention_of_nothing_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
+    let mut config = config();
+    config.retention = Duration::ZERO;
+    config.dead_retention = Some(Duration::ZERO);
+    let error = PurgeScheduler::new(db.pool.clone(), Table::default(), config).unwrap_err();
+    let text = error.to_string();
+    for option in ["`purge.retention` cannot be 0ns", "`purge.dead_retention` cannot be 0ns"] {
+        assert!(text.contains(option), "{text}");
+    }
+}
+
+/// A process that only writes deletes by age, whatever the status, if it is told to.
+async fn a_writer_deletes_by_age_when_told_to<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    db.fill("A", 0, 1, 700).await;
+    let mut config = Config::default();
+    config.purge.any_status_after = Some(DAY);
+    let refused = outbox::builder(db.pool.clone()).config(config.clone()).allow_empty().start();
+    let refused = refused.await.unwrap_err().to_string();
+    assert!(refused.contains("only with the mode `WriterOnly`"), "{refused}");
+    config.mode = Mode::WriterOnly;
+    let writer = outbox::builder(db.pool.clone()).config(config).start().await.unwrap();
+    let mut tx = writer.begin().await.unwrap();
+    tx.write(event("Young")).unwrap();
+    tx.commit().await.unwrap();
+    eventually("only the young one is left", async || (&db, &store).count().await == 1).await;
+    writer.shutdown().await.unwrap();
+}
+
 on_every_database!(
+    one_run_takes_everything_that_is_old,
+    a_purge_runs_in_the_background_until_it_is_closed,
+    a_purge_tells_how_far_it_got,
+    a_retention_of_nothing_is_refused,
+    a_writer_deletes_by_age_when_told_to,
     only_what_ended_long_ago_goes,
     a_batch_is_as_large_as_asked,
     a_row_without_an_end_goes_by_its_creation,

@@ -7,13 +7,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::hot::HotPath;
 use super::notify::{Announcer, Ear, Notices, Notifier};
-use super::purge::Purger;
+use super::purge::{PurgeLoop, Purger};
 use super::relay::Relay;
 use super::sample::Sampler;
 use super::service::{Seldom, Services};
 use super::{Builder, Config, Mode, Outbox, Unroutable, lint, pool};
 use crate::Error;
 use crate::clock::Clock;
+use crate::dead::DeadEvents;
 use crate::dispatch::{Dispatcher, RecordLoop, Recorder, Treatment, Worker};
 use crate::event::EventId;
 use crate::hand::{Hand, Limits, Share};
@@ -65,8 +66,14 @@ pub(super) async fn assemble<DB: Backend>(
         if let Some(notifier) = notify_by(&store) {
             extras.start(notifier);
         }
+        // What is delivered is deleted by whoever delivers.
+        if config.purge.enabled && config.purge.any_status_after.is_some() {
+            let (store, config) = (store.clone(), config.purge.clone());
+            extras.start(PurgeLoop::new(Purger { store, config, patience }));
+        }
+        let dead = DeadEvents::of(store, Arc::new(move || call(notices.as_deref())));
         let writer = Writer::with(pool, table, hooks, seats);
-        return Ok(Outbox::new(writer, None, extras, stop));
+        return Ok(Outbox::new(writer, None, extras, dead, stop));
     }
 
     // One in memory is reached by the application's connection alone.
@@ -175,8 +182,8 @@ pub(super) async fn assemble<DB: Backend>(
         sources.start(Ear { store: own.clone(), wake: Arc::clone(&wake) });
     }
     if config.purge.enabled {
-        let (config, next) = (config.purge.clone(), Instant::now());
-        sources.start(Purger { store: own.clone(), config, patience, next });
+        let (store, config) = (own.clone(), config.purge.clone());
+        sources.start(PurgeLoop::new(Purger { store, config, patience }));
     }
     sources.start(Sampler {
         store: own,
@@ -187,6 +194,14 @@ pub(super) async fn assemble<DB: Backend>(
         unknown: Seldom::default(),
     });
 
+    let replayed = Arc::clone(&wake);
+    let dead = DeadEvents::of(
+        store,
+        Arc::new(move || {
+            replayed.due();
+            call(notices.as_deref());
+        }),
+    );
     let relay = Relay {
         hand,
         poller,
@@ -200,7 +215,14 @@ pub(super) async fn assemble<DB: Backend>(
         own_pool,
         ended: Mutex::new(None),
     };
-    Ok(Outbox::new(writer, Some(relay), extras, stop))
+    Ok(Outbox::new(writer, Some(relay), extras, dead, stop))
+}
+
+/// Calls other nodes, if they can be called.
+fn call(notices: Option<&Notices>) {
+    if let Some(notices) = notices {
+        notices.call();
+    }
 }
 
 /// A name that no other start of any process has.

@@ -169,6 +169,9 @@ pub struct PurgeConfig {
     pub dead_retention: Option<Duration>,
     /// How often to look.
     pub interval: Duration,
+    /// Deletes events of any status, delivered or not, that happened longer ago than this. Only for a
+    /// table that another system reads, with [`Mode::WriterOnly`].
+    pub any_status_after: Option<Duration>,
 }
 
 impl Default for PurgeConfig {
@@ -178,6 +181,7 @@ impl Default for PurgeConfig {
             retention: Duration::from_secs(7 * 24 * 60 * 60),
             dead_retention: None,
             interval: Duration::from_secs(60 * 60),
+            any_status_after: None,
         }
     }
 }
@@ -196,6 +200,7 @@ pub struct ConfigFault {
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(60 * 60);
+const LONGER: &str = "longer than nothing";
 /// `locked_by` has 128 bytes, and the random part needs some.
 const MAX_NODE_NAME: usize = 100;
 
@@ -234,11 +239,12 @@ impl Config {
             ("poller.interval", poller.interval),
             ("retry.base", retry.base),
             ("retry.timeout", retry.timeout.unwrap_or(SECOND)),
-            ("purge.retention", purge.retention),
-            ("purge.dead_retention", purge.dead_retention.unwrap_or(SECOND)),
-            ("purge.interval", purge.interval),
         ] {
-            check(!value.is_zero(), option, format!("{value:?}"), "longer than nothing");
+            check(!value.is_zero(), option, format!("{value:?}"), LONGER);
+        }
+        if let (Some(age), true) = (purge.any_status_after, self.mode != Mode::WriterOnly) {
+            let reason = "only with the mode `WriterOnly`: it deletes what is not delivered yet";
+            check(false, "purge.any_status_after", format!("{age:?}"), reason);
         }
         check(
             retry.base <= retry.max,
@@ -255,6 +261,22 @@ impl Config {
                 "1 to 100 printable ASCII characters without spaces",
             );
         }
+        faults.extend(purge.faults());
         faults
+    }
+}
+
+impl PurgeConfig {
+    pub(super) fn faults(&self) -> Vec<ConfigFault> {
+        [
+            ("purge.retention", Some(self.retention)),
+            ("purge.dead_retention", self.dead_retention),
+            ("purge.any_status_after", self.any_status_after),
+            ("purge.interval", Some(self.interval)),
+        ]
+        .into_iter()
+        .filter(|(_, value)| value.is_some_and(|value| value.is_zero()))
+        .map(|(option, _)| ConfigFault { option, value: "0ns".to_owned(), reason: LONGER })
+        .collect()
     }
 }

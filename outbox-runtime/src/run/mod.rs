@@ -28,6 +28,7 @@ pub use config::{
 };
 pub use env::EnvError;
 pub use outbox::Outbox;
+pub use purge::{Purge, PurgeReport, PurgeScheduler};
 pub use start::{StartError, StartFault};
 
 pub(crate) use service::{Service, within};

@@ -6,6 +6,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::relay::Relay;
 use super::service::Services;
 use crate::Error;
+use crate::dead::DeadEvents;
 use crate::event::IntoEnvelope;
 use crate::store::{Backend, Store};
 use crate::write::{InTransaction, Receipt, Tx, Writer};
@@ -23,6 +24,7 @@ struct Inner<DB: Backend> {
     relay: Option<Relay<DB>>,
     /// What else runs in a process that only writes.
     extras: Services,
+    dead: DeadEvents<DB>,
     _stop_when_dropped: DropGuard,
 }
 
@@ -43,9 +45,10 @@ impl<DB: Backend> Outbox<DB> {
         writer: Writer<DB>,
         relay: Option<Relay<DB>>,
         extras: Services,
+        dead: DeadEvents<DB>,
         stop: CancellationToken,
     ) -> Self {
-        let inner = Inner { writer, relay, extras, _stop_when_dropped: stop.drop_guard() };
+        let inner = Inner { writer, relay, extras, dead, _stop_when_dropped: stop.drop_guard() };
         Self { inner: Arc::new(inner) }
     }
 
@@ -145,6 +148,11 @@ impl<DB: Backend> Outbox<DB> {
         };
         self.inner.extras.stop().await;
         ended
+    }
+
+    /// What has been given up. What is replayed through it is delivered at once.
+    pub fn dead_events(&self) -> &DeadEvents<DB> {
+        &self.inner.dead
     }
 
     /// The table.

@@ -1,28 +1,267 @@
+use std::fmt;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use sqlx::Pool;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::PurgeConfig;
-use super::service::{Service, within};
+use super::service::{Service, Services, within};
+use super::{PurgeConfig, StartError};
 use crate::Error;
-use crate::store::{Backend, Store};
+use crate::pace::Pace;
+use crate::store::{Backend, Store, Table};
 
-/// Deletes what is done, in small batches.
+/// Deletes what is done, in small batches with pauses in between, so that others can write meanwhile.
+///
+/// It is part of [`start`](crate::start). A program that runs no outbox, say one that is started by the
+/// clock, has its own:
+///
+/// ```no_run
+/// # use outbox_runtime::{Error, PurgeConfig, PurgeScheduler, store::{Backend, Table}};
+/// # async fn example<DB: Backend>(pool: sqlx::Pool<DB>) -> Result<(), Error> {
+/// let purge = PurgeScheduler::new(pool, Table::default(), PurgeConfig::default())?;
+/// let report = purge.run_once().await?;
+/// println!("{report}");
+/// # Ok(())
+/// # }
+/// ```
+pub struct PurgeScheduler<DB: Backend> {
+    purger: Purger<DB>,
+    running: Mutex<Running>,
+}
+
+enum Running {
+    NotYet,
+    Yes(Services),
+    NoMore,
+}
+
+impl<DB: Backend> fmt::Debug for PurgeScheduler<DB> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PurgeScheduler")
+            .field("config", &self.purger.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<DB: Backend> PurgeScheduler<DB> {
+    /// A purge of a table. It does nothing yet.
+    ///
+    /// # Errors
+    /// [`Error::Start`] with everything that is wrong with the configuration.
+    pub fn new(pool: Pool<DB>, table: Table, config: PurgeConfig) -> Result<Self, Error> {
+        let faults = config.faults();
+        if !faults.is_empty() {
+            return Err(StartError::new(faults.into_iter().map(Into::into).collect()).into());
+        }
+        let purger = Purger { store: Store::new(pool, table), config, patience: PATIENCE };
+        Ok(Self { purger, running: Mutex::new(Running::NotYet) })
+    }
+
+    /// Deletes everything that is old enough, and tells how much that was.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] if the database fails, with how far it got.
+    pub async fn run_once(&self) -> Result<PurgeReport, Error> {
+        let mut purge = self.purging();
+        while purge.next().await?.is_some() {}
+        Ok(purge.report())
+    }
+
+    /// [`run_once`](Self::run_once) step by step, for those who want to see it move.
+    pub fn purging(&self) -> Purge<'_, DB> {
+        self.purger.begin()
+    }
+
+    /// Runs it in the background, now and in every interval. Starting it again does no harm.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] after it was closed.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn start(&self) -> Result<(), Error> {
+        let mut running = self.running();
+        match &*running {
+            Running::Yes(_) => Ok(()),
+            Running::NoMore => Err(Error::Closed),
+            Running::NotYet => {
+                let stop = CancellationToken::new();
+                let services = Services::new(&stop, Handle::current(), LONGEST_PAUSE);
+                services.start(PurgeLoop::new(self.purger.clone()));
+                *running = Running::Yes(services);
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends what runs in the background, after its present batch. Closing it again does no harm.
+    pub async fn close(&self) {
+        let was = std::mem::replace(&mut *self.running(), Running::NoMore);
+        if let Running::Yes(services) = was {
+            services.stop().await;
+        }
+    }
+
+    fn running(&self) -> std::sync::MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl<DB: Backend> Drop for PurgeScheduler<DB> {
+    fn drop(&mut self) {
+        if let Running::Yes(services) = &*self.running() {
+            services.cancel();
+        }
+    }
+}
+
+/// How long a batch may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest pause after failures.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const BATCH: u32 = 500;
+
+/// What a purge has deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct PurgeReport {
+    /// Events that were delivered.
+    pub done: u64,
+    /// Events that were dead.
+    pub dead: u64,
+    /// Events of any status, by their age alone.
+    pub aged: u64,
+    /// In how many batches.
+    pub batches: u64,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl PurgeReport {
+    /// How many events were deleted in all.
+    pub fn deleted(&self) -> u64 {
+        self.done + self.dead + self.aged
+    }
+}
+
+impl fmt::Display for PurgeReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { done, dead, aged, batches, took } = self;
+        write!(f, "deleted {done} done, {dead} dead")?;
+        if *aged > 0 {
+            write!(f, ", {aged} of any status")?;
+        }
+        write!(f, " in {batches} batches and {:.1} s", took.as_secs_f64())
+    }
+}
+
+/// What is deleted, and by which age.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Done(Duration),
+    Dead(Duration),
+    Any(Duration),
+}
+
+/// A purge on its way.
+#[derive(Debug)]
+pub struct Purge<'a, DB: Backend> {
+    purger: &'a Purger<DB>,
+    /// The last is the next one.
+    parts: Vec<Part>,
+    pace: Pace,
+    report: PurgeReport,
+    begun: Instant,
+}
+
+impl<DB: Backend> Purge<'_, DB> {
+    /// Deletes the next batch, after a pause that leaves the database to others; gives how many events
+    /// that were, or `None` when nothing is left.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] if the database fails. It can be called again.
+    pub async fn next(&mut self) -> Result<Option<u64>, Error> {
+        let Some(part) = self.parts.last().copied() else { return Ok(None) };
+        self.pace.pause().await;
+        let begun = Instant::now();
+        let deleted = self.purger.batch(part).await;
+        self.pace.worked(begun.elapsed());
+        let interrupted =
+            |source| Error::Interrupted { done: self.report.deleted(), source: Box::new(source) };
+        let deleted = deleted.map_err(interrupted)?;
+        match part {
+            Part::Done(_) => self.report.done += deleted,
+            Part::Dead(_) => self.report.dead += deleted,
+            Part::Any(_) => self.report.aged += deleted,
+        }
+        self.report.batches += 1;
+        if deleted < u64::from(BATCH) {
+            self.parts.pop();
+        }
+        Ok(Some(deleted))
+    }
+
+    /// What it has deleted so far.
+    pub fn report(&self) -> PurgeReport {
+        PurgeReport { took: self.begun.elapsed(), ..self.report }
+    }
+}
+
+/// What deletes.
+#[derive(Debug)]
 pub(super) struct Purger<DB: Backend> {
     pub(super) store: Store<DB>,
     pub(super) config: PurgeConfig,
     pub(super) patience: Duration,
-    pub(super) next: Instant,
 }
 
-const BATCH: u32 = 500;
-/// Others want to write as well.
-const PAUSE: Duration = Duration::from_millis(10);
+impl<DB: Backend> Clone for Purger<DB> {
+    fn clone(&self) -> Self {
+        let Self { store, config, patience } = self;
+        Self { store: store.clone(), config: config.clone(), patience: *patience }
+    }
+}
+
+impl<DB: Backend> Purger<DB> {
+    fn begin(&self) -> Purge<'_, DB> {
+        let PurgeConfig { retention, dead_retention, any_status_after, .. } = &self.config;
+        let mut parts = vec![Part::Done(*retention)];
+        parts.extend(dead_retention.map(Part::Dead));
+        parts.extend(any_status_after.map(Part::Any));
+        let (pace, report) = (Pace::default(), PurgeReport::default());
+        Purge { purger: self, parts, pace, report, begun: Instant::now() }
+    }
+
+    async fn batch(&self, part: Part) -> Result<u64, Error> {
+        let work = async {
+            match part {
+                Part::Done(age) => self.store.purge_done(age, BATCH).await,
+                Part::Dead(age) => self.store.purge_dead(age, BATCH).await,
+                Part::Any(age) => self.store.purge_any(age, BATCH).await,
+            }
+        };
+        within(self.patience, "purging events", work).await
+    }
+}
+
+/// Purges as long as it runs.
+pub(super) struct PurgeLoop<DB: Backend> {
+    purger: Purger<DB>,
+    next: Instant,
+}
 
 /// Longer than any process lives, and short enough to be added to a clock.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-impl<DB: Backend> Service for Purger<DB> {
+impl<DB: Backend> PurgeLoop<DB> {
+    pub(super) fn new(purger: Purger<DB>) -> Self {
+        Self { purger, next: Instant::now() }
+    }
+}
+
+impl<DB: Backend> Service for PurgeLoop<DB> {
     const NAME: &'static str = "purge";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
@@ -30,28 +269,14 @@ impl<DB: Backend> Service for Purger<DB> {
             () = stop.cancelled() => return Ok(()),
             () = tokio::time::sleep_until(self.next.into()) => {}
         }
-        let (mut done, mut dead) = (0, 0);
-        while !stop.is_cancelled() {
-            let purge = self.store.purge_done(self.config.retention, BATCH);
-            let deleted_done = within(self.patience, "purging events", purge).await?;
-            let deleted_dead = match self.config.dead_retention {
-                Some(age) => {
-                    let purge = self.store.purge_dead(age, BATCH);
-                    within(self.patience, "purging events", purge).await?
-                }
-                None => 0,
-            };
-            done += deleted_done;
-            dead += deleted_dead;
-            if deleted_done.max(deleted_dead) < u64::from(BATCH) {
-                break;
-            }
-            tokio::time::sleep(PAUSE).await;
+        let mut purge = self.purger.begin();
+        while !stop.is_cancelled() && purge.next().await?.is_some() {}
+        let report = purge.report();
+        if report.deleted() > 0 {
+            let PurgeReport { done, dead, aged, batches, took } = report;
+            tracing::info!(done, dead, aged, batches, ?took, "purged");
         }
-        if done + dead > 0 {
-            tracing::info!(done, dead, "purged");
-        }
-        self.next = Instant::now() + self.config.interval.min(LONGEST_INTERVAL);
+        self.next = Instant::now() + self.purger.config.interval.min(LONGEST_INTERVAL);
         Ok(())
     }
 }

@@ -54,9 +54,14 @@ impl Services {
         self.tasks.spawn_on(task, &self.runtime)
     }
 
+    /// Tells them to stop.
+    pub(crate) fn cancel(&self) {
+        self.stop.cancel();
+    }
+
     /// Stops them, and waits until they have ended.
     pub(crate) async fn stop(&self) {
-        self.stop.cancel();
+        self.cancel();
         self.tasks.close();
         self.tasks.wait().await;
     }

@@ -15,6 +15,10 @@ pub struct StartError {
 }
 
 impl StartError {
+    pub(super) fn new(faults: Vec<StartFault>) -> Self {
+        Self { faults }
+    }
+
     /// The faults, one by one.
     pub fn faults(&self) -> &[StartFault] {
         &self.faults

@@ -2,9 +2,9 @@ use std::time::SystemTime;
 
 use super::batch::Arg;
 use super::row::{self, micros};
-use super::{Backend, Claimed, Store};
+use super::{Backend, Fingerprint, Store, Undecodable};
 use crate::Error;
-use crate::event::EventId;
+use crate::event::{EventEnvelope, Status};
 
 /// Which dead events are meant; what is not said lets every one pass.
 #[derive(Debug, Clone, Default)]
@@ -21,20 +21,51 @@ pub struct DeadFilter {
     pub since: Option<SystemTime>,
     /// That happened before this time.
     pub before: Option<SystemTime>,
+    /// With an error of this cause.
+    pub fingerprint: Option<Fingerprint>,
 }
 
 /// An event that was given up.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct DeadEvent {
-    /// The row and the event.
-    pub row: Claimed,
+    /// Its row.
+    pub sequence: i64,
+    /// Its id.
+    pub event_id: String,
+    /// Its type.
+    pub event_type: String,
+    /// How many attempts have failed.
+    pub attempts: u32,
     /// Why it was given up.
     pub last_error: Option<String>,
     /// When it was given up.
     pub died_at: Option<SystemTime>,
+    /// The event itself, if its row can be read.
+    pub event: Result<EventEnvelope, Undecodable>,
+}
+
+/// What is needed to know a dead event again, without its payload.
+#[derive(Debug, Clone)]
+pub(crate) struct DeadKey {
+    pub(crate) sequence: i64,
+    pub(crate) event_id: String,
+    pub(crate) event_type: String,
+    pub(crate) last_error: Option<String>,
+    pub(crate) died_at: Option<SystemTime>,
 }
 
 impl DeadFilter {
+    /// Whether an error is of the cause that is meant. All else is asked of the database.
+    pub(crate) fn names_error(&self, error: Option<&str>) -> bool {
+        let of = |named: Fingerprint| named == Fingerprint::of(error.unwrap_or_default());
+        self.fingerprint.is_none_or(of)
+    }
+
+    pub(crate) fn names_error_of(&self, dead: &DeadEvent) -> bool {
+        self.names_error(dead.last_error.as_deref())
+    }
+
     pub(super) fn args(&self) -> Vec<Arg> {
         vec![
             self.event_type.as_deref().into(),
@@ -45,84 +76,114 @@ impl DeadFilter {
             self.before.map(micros).into(),
         ]
     }
+
+    fn and(&self, more: &[i64]) -> Vec<Arg> {
+        let mut args = self.args();
+        args.extend(more.iter().copied().map(Arg::from));
+        args
+    }
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Dead events after a sequence, oldest first. One that cannot be read is left out.
-    ///
-    /// # Errors
-    /// If the database fails.
-    pub async fn dead(
+    /// Dead events after a sequence, oldest first, of any cause.
+    pub(crate) async fn dead(
         &self,
         filter: &DeadFilter,
         after: i64,
         limit: u32,
     ) -> Result<Vec<DeadEvent>, Error> {
-        let mut args = filter.args();
-        args.extend([after.into(), i64::from(limit).into()]);
+        let args = filter.and(&[after, limit.into()]);
         let rows = self.rows("reading dead events", self.sql.dead_query.clone(), args).await?;
-        Ok(rows
-            .iter()
-            .filter_map(|found| {
-                Some(DeadEvent {
-                    row: row::read::<DB>(found).ok()?,
-                    last_error: DB::text(found, row::WIDTH).ok()?,
-                    died_at: DB::int(found, row::WIDTH + 1).ok()?.and_then(row::time),
-                })
-            })
-            .collect())
+        Ok(rows.iter().map(dead_event::<DB>).collect())
     }
 
-    /// How many dead events there are, counted up to 100,000.
-    ///
-    /// # Errors
-    /// If the database fails.
-    pub async fn count_dead(&self, filter: &DeadFilter) -> Result<u64, Error> {
+    /// A dead event by its id.
+    pub(crate) async fn dead_one(&self, event_id: &str) -> Result<Option<DeadEvent>, Error> {
+        let args = vec![event_id.into()];
+        let rows = self.rows("reading dead events", self.sql.dead_one.clone(), args).await?;
+        Ok(rows.first().map(dead_event::<DB>))
+    }
+
+    /// How many dead events there are, of any cause.
+    pub(crate) async fn count_dead(&self, filter: &DeadFilter) -> Result<u64, Error> {
         let doing = "counting dead events";
         let count = self.number(doing, self.sql.dead_count.clone(), filter.args()).await?;
         Ok(count.unwrap_or_default().unsigned_abs())
     }
 
-    /// Makes a dead event new again; gives whether there was one.
-    ///
-    /// # Errors
-    /// If the database fails.
-    pub async fn replay(&self, event_id: EventId) -> Result<bool, Error> {
-        let doing = "looking for a dead event";
-        let args = vec![event_id.as_str().into()];
-        match self.number(doing, self.sql.dead_by_event_id.clone(), args).await? {
-            Some(sequence) => Ok(self.replay_rows(vec![sequence]).await? == 1),
-            None => Ok(false),
-        }
+    /// The row and the status of an event.
+    pub(crate) async fn status_of(&self, event_id: &str) -> Result<Option<(i64, Status)>, Error> {
+        let doing = "looking for an event";
+        let rows = self.rows(doing, self.sql.status_of.clone(), vec![event_id.into()]).await?;
+        let int = |row, column| DB::int(row, column).ok().flatten();
+        Ok(rows.first().and_then(|row| {
+            let status = int(row, 1).and_then(|code| i16::try_from(code).ok());
+            // A status that nobody knows is nobody's to change.
+            Some((int(row, 0)?, status.and_then(Status::from_code)?))
+        }))
     }
 
-    /// Makes the dead events that are there now new again, a batch at a time; gives how many.
-    /// Events that die meanwhile are left alone, so it ends.
-    ///
-    /// # Errors
-    /// If the database fails; what was replayed before stays replayed.
-    pub async fn replay_all(&self, filter: &DeadFilter, batch: u32) -> Result<u64, Error> {
-        let doing = "looking for dead events";
-        // The walk goes by rising sequence and ends here, so it touches each row once at most.
-        let end = self.number(doing, self.sql.last_sequence.clone(), vec![]).await?;
-        let (mut after, mut replayed) = (0, 0);
-        while let Some(end) = end {
-            let mut args = filter.args();
-            args.extend([after.into(), end.into(), i64::from(batch.max(1)).into()]);
-            let rows = self.rows(doing, self.sql.dead_sequences.clone(), args).await?;
-            let sequences: Vec<i64> =
-                rows.iter().filter_map(|row| DB::int(row, 0).ok().flatten()).collect();
-            match sequences.last() {
-                Some(last) => after = *last,
-                None => break,
-            }
-            replayed += self.replay_rows(sequences).await?;
-        }
-        Ok(replayed)
+    /// The last sequence that there is.
+    pub(crate) async fn last_sequence(&self) -> Result<Option<i64>, Error> {
+        self.number("looking for dead events", self.sql.last_sequence.clone(), vec![]).await
     }
 
-    async fn replay_rows(&self, sequences: Vec<i64>) -> Result<u64, Error> {
-        let args = || vec![Arg::Ints(sequences.iter().copied().map(Some).collect())];
-        self.change("replaying dead events", &self.sql.replay, args).await
+    /// Dead events after a sequence and up to another, oldest first.
+    pub(crate) async fn dead_keys(
+        &self,
+        filter: &DeadFilter,
+        after: i64,
+        until: i64,
+        limit: u32,
+    ) -> Result<Vec<DeadKey>, Error> {
+        let args = filter.and(&[after, until, limit.into()]);
+        let rows = self.rows("looking for dead events", self.sql.dead_keys.clone(), args).await?;
+        let text = |row, column| DB::text(row, column).ok().flatten();
+        Ok(rows
+            .iter()
+            .map(|row| DeadKey {
+                sequence: DB::int(row, 0).ok().flatten().unwrap_or_default(),
+                event_id: text(row, 1).unwrap_or_default(),
+                event_type: text(row, 2).unwrap_or_default(),
+                last_error: text(row, 3),
+                died_at: DB::int(row, 4).ok().flatten().and_then(row::time),
+            })
+            .collect())
+    }
+
+    /// Makes those of these rows that are dead new again; gives how many.
+    pub(crate) async fn replay_rows(&self, sequences: &[i64]) -> Result<u64, Error> {
+        self.change("replaying dead events", &self.sql.replay, || list(sequences)).await
+    }
+
+    /// Deletes those of these rows that are dead; gives which are gone.
+    pub(crate) async fn discard_rows(&self, sequences: &[i64]) -> Result<Vec<i64>, Error> {
+        let doing = "discarding dead events";
+        let gone = self.change(doing, &self.sql.discard, || list(sequences)).await?;
+        if gone == sequences.len() as u64 {
+            return Ok(sequences.to_vec());
+        }
+        // Some were replayed meanwhile.
+        let rows = self.rows(doing, self.sql.states.clone(), list(sequences)).await?;
+        let left = row::sequences::<DB>(&rows);
+        Ok(sequences.iter().copied().filter(|sequence| !left.contains(sequence)).collect())
+    }
+}
+
+fn list(sequences: &[i64]) -> Vec<Arg> {
+    vec![Arg::Ints(sequences.iter().copied().map(Some).collect())]
+}
+
+fn dead_event<DB: Backend>(found: &DB::Row) -> DeadEvent {
+    let int = |column| DB::int(found, column).ok().flatten();
+    let text = |column| DB::text(found, column).ok().flatten();
+    DeadEvent {
+        sequence: int(0).unwrap_or_default(),
+        event_id: text(1).unwrap_or_default(),
+        event_type: text(2).unwrap_or_default(),
+        attempts: int(9).and_then(|attempts| attempts.try_into().ok()).unwrap_or_default(),
+        last_error: text(row::WIDTH),
+        died_at: int(row::WIDTH + 1).and_then(row::time),
+        event: row::read::<DB>(found).map(|row| row.envelope),
     }
 }

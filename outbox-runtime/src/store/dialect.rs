@@ -66,6 +66,7 @@ pub struct Dialect {
     /// `{order}` is by age for what is done, and none for the few that are dead.
     pub(super) purge: &'static [&'static str],
     pub(super) replay_all: &'static str,
+    pub(super) discard: &'static str,
     /// Restricts rows to (aggregate, event) pairs. `{each}` becomes `pair`, as often as there are
     /// pairs where they are bound one by one.
     pub(super) pairs: &'static str,

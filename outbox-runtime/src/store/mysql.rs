@@ -151,6 +151,11 @@ pub(super) const DIALECT: Dialect = Dialect {
             row.last_error = NULL, row.locked_by = NULL, row.locked_at = NULL, \
             row.claim_token = {next:row.claim_token}, row.status = 0 \
         WHERE row.status = 3",
+    discard: "\
+        DELETE row FROM JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \
+            STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) \
+            ON row.sequence = ours.sequence \
+        WHERE row.status = 3",
     pairs: "AND (COALESCE(aggregate_type, '__GLOBAL__'), event_type) IN ({each})",
     pair: "($1, $1)",
     pairs_one_by_one: true,

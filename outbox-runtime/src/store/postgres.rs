@@ -152,6 +152,7 @@ pub(super) const DIALECT: Dialect = Dialect {
             done_at = NULL, last_error = NULL, locked_by = NULL, locked_at = NULL, \
             claim_token = {next:claim_token} \
         WHERE status = 3 AND sequence = ANY($1::bigint[])",
+    discard: "DELETE FROM {table} WHERE status = 3 AND sequence = ANY($1::bigint[])",
     // Not a join, which the planner would rather hash and sort; and in a CASE, so that it does not
     // take the pairs to be rare and fetch all rows before it sorts the few.
     pairs: "\

@@ -111,6 +111,8 @@ pub(super) const DIALECT: Dialect = Dialect {
             done_at = NULL, last_error = NULL, locked_by = NULL, locked_at = NULL, \
             claim_token = {next:claim_token} \
         WHERE status = 3 AND sequence IN (SELECT value FROM json_each($1))",
+    discard: "\
+        DELETE FROM {table} WHERE +status = 3 AND sequence IN (SELECT value FROM json_each($1))",
     pairs: "\
         AND COALESCE(aggregate_type, '__GLOBAL__') || char(31) || event_type IN ( \
             SELECT value FROM json_each({each}))",

@@ -27,16 +27,23 @@ const DEAD_QUERY: &str = "\
     SELECT {columns}, row.last_error, {micros:row.done_at} FROM {table} AS row \
     WHERE {filter} AND row.sequence > $7 ORDER BY row.sequence LIMIT $8";
 
-const DEAD_COUNT: &str = "\
-    SELECT {int:COUNT(*)} FROM (SELECT 1 AS one FROM {table} WHERE {filter} LIMIT 100000) AS capped";
+const DEAD_ONE: &str = "\
+    SELECT {columns}, row.last_error, {micros:row.done_at} FROM {table} AS row \
+    WHERE event_id = $1 AND status = 3";
 
-const DEAD_SEQUENCES: &str = "\
-    SELECT {int:sequence} FROM {table} WHERE {filter} AND sequence > $7 AND sequence <= $8 \
-    ORDER BY sequence LIMIT $9";
+const DEAD_COUNT: &str = "SELECT {int:COUNT(*)} FROM {table} WHERE {filter}";
+
+/// As a gauge, it must not cost more the more there are.
+const DEAD_COUNT_CAPPED: &str = "\
+    SELECT {int:COUNT(*)} FROM (SELECT 1 AS one FROM {table} WHERE status = 3 LIMIT 100000) AS capped";
+
+const DEAD_KEYS: &str = "\
+    SELECT {int:sequence}, event_id, event_type, last_error, {micros:done_at} FROM {table} \
+    WHERE {filter} AND sequence > $7 AND sequence <= $8 ORDER BY sequence LIMIT $9";
 
 const LAST_SEQUENCE: &str = "SELECT {int:MAX(sequence)} FROM {table}";
 
-const BY_EVENT_ID: &str = "SELECT {int:sequence} FROM {table} WHERE event_id = $1 AND status = 3";
+const STATUS_OF: &str = "SELECT {int:sequence}, {int:status} FROM {table} WHERE event_id = $1";
 
 /// The end of the oldest rows; a batch deletes among them.
 const OLDEST: &str = "\
@@ -90,11 +97,14 @@ pub(super) struct Statements {
     pub(super) delete_done: SqlStr,
     pub(super) states: SqlStr,
     pub(super) dead_query: SqlStr,
+    pub(super) dead_one: SqlStr,
     pub(super) dead_count: SqlStr,
-    pub(super) dead_sequences: SqlStr,
-    pub(super) dead_by_event_id: SqlStr,
+    pub(super) dead_count_capped: SqlStr,
+    pub(super) dead_keys: SqlStr,
+    pub(super) status_of: SqlStr,
     pub(super) last_sequence: SqlStr,
     pub(super) replay: SqlStr,
+    pub(super) discard: SqlStr,
     pub(super) purge_done: Vec<SqlStr>,
     pub(super) purge_dead: Vec<SqlStr>,
     pub(super) oldest: SqlStr,
@@ -153,11 +163,14 @@ impl Statements {
             delete_done: sql(dialect.delete_done),
             states: sql(dialect.states),
             dead_query: sql(DEAD_QUERY),
+            dead_one: sql(DEAD_ONE),
             dead_count: sql(DEAD_COUNT),
-            dead_sequences: sql(DEAD_SEQUENCES),
-            dead_by_event_id: sql(BY_EVENT_ID),
+            dead_count_capped: sql(DEAD_COUNT_CAPPED),
+            dead_keys: sql(DEAD_KEYS),
+            status_of: sql(STATUS_OF),
             last_sequence: sql(LAST_SEQUENCE),
             replay: sql(dialect.replay_all),
+            discard: sql(dialect.discard),
             purge_done: purge("1", "ORDER BY COALESCE(done_at, created_at)"),
             purge_dead: purge("3", ""),
             oldest: sql(OLDEST),

@@ -54,7 +54,8 @@ impl<DB: Backend> Store<DB> {
         let args = || vec![self.table.name().into(), self.table.schema().into()];
         let args = if by_name { args() } else { Vec::new() };
         let rows = self.number(doing, self.sql.estimate.clone(), args).await?.unwrap_or_default();
-        stats.dead = self.count_dead(&DeadFilter::default()).await?;
+        let dead = self.number(doing, self.sql.dead_count_capped.clone(), vec![]).await?;
+        stats.dead = dead.unwrap_or_default().unsigned_abs();
         let others = stats.pending + stats.dead;
         stats.done_estimate = u64::try_from(rows).unwrap_or_default().saturating_sub(others);
         Ok(stats)
@@ -82,7 +83,8 @@ impl<DB: Backend> Store<DB> {
             ("look", self.sql.look.clone(), vec![0.into(), 0.into()]),
             ("dead query", self.sql.dead_query.clone(), dead(&[0, 100])),
             ("dead count", self.sql.dead_count.clone(), dead(&[])),
-            ("dead sequences", self.sql.dead_sequences.clone(), dead(&[0, 1_000_000, 100])),
+            ("dead gauge", self.sql.dead_count_capped.clone(), vec![]),
+            ("dead keys", self.sql.dead_keys.clone(), dead(&[0, 1_000_000, 100])),
         ];
         let purges = self.sql.purge_done.iter().chain(&self.sql.purge_dead);
         bounded.extend(purges.map(|sql| ("purge", sql.clone(), age())));
@@ -109,6 +111,9 @@ impl<DB: Backend> Store<DB> {
         ];
         let sequences = Arg::Ints(vec![Some(7)]);
         by_key.push(("states", self.sql.states.clone(), vec![sequences]));
+        for (name, sql) in [("replay", &self.sql.replay), ("discard", &self.sql.discard)] {
+            by_key.push((name, sql.clone(), vec![Arg::Ints(vec![Some(7)])]));
+        }
         if let Some(update) = &self.sql.claim_update {
             let batch = Arg::from("[[7, 1, \"explain\", 1]]");
             by_key.push(("claim update", update.clone(), vec![batch]));

@@ -15,6 +15,7 @@ use super::odd::{Change, Fate, Lenient, change, fixed};
 use super::round_trip::{events, said};
 use super::seeds;
 use crate::claim::all;
+use crate::dead::dead_events;
 
 /// Changes a row, unless the database refuses; gives whether it did.
 async fn apply<DB: Lenient>(db: &Fresh<DB>, store: &Store<DB>, row: i64, change: &Change) -> bool {
@@ -112,8 +113,10 @@ async fn whatever_the_rows_hold_a_claim_goes_through<DB: TestDatabase + Lenient>
         let table = store.table();
         db.run(format!("UPDATE {table} SET status = 3")).await;
         let every = DeadFilter::default();
-        store.dead(&every, 0, 1_000).await.unwrap();
-        assert_eq!(store.replay_all(&every, 100).await.unwrap(), inserted.len() as u64);
+        let dead = dead_events(&store);
+        assert_eq!(dead.query(&every, 1_000).await.unwrap().len(), inserted.len());
+        dead.groups(&every).await.unwrap();
+        assert_eq!(dead.replay_all(&every, 100).await.unwrap(), inserted.len() as u64);
         store.stats(&Subscription::ALL).await.unwrap();
         db.run(format!("DELETE FROM {table}")).await;
     }

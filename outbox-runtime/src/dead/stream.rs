@@ -1,0 +1,76 @@
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
+
+use crate::Error;
+use crate::store::{Backend, DeadEvent, DeadFilter, Store};
+
+/// How many are read at once: a payload may have a megabyte.
+pub(super) const PAGE: u32 = 50;
+
+/// Dead events as they are read, oldest first. After an error it goes on where it was.
+pub struct DeadStream<DB: Backend> {
+    store: Store<DB>,
+    filter: DeadFilter,
+    after: i64,
+    ready: VecDeque<DeadEvent>,
+    reading: Option<Reading>,
+    ended: bool,
+}
+
+type Reading = Pin<Box<dyn Future<Output = Result<Vec<DeadEvent>, Error>> + Send>>;
+
+impl<DB: Backend> fmt::Debug for DeadStream<DB> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeadStream").field("filter", &self.filter).finish_non_exhaustive()
+    }
+}
+
+impl<DB: Backend> DeadStream<DB> {
+    pub(super) fn new(store: Store<DB>, filter: DeadFilter) -> Self {
+        let (ready, reading) = (VecDeque::new(), None);
+        Self { store, filter, after: 0, ready, reading, ended: false }
+    }
+
+    fn read(&self) -> Reading {
+        let (store, filter, after) = (self.store.clone(), self.filter.clone(), self.after);
+        Box::pin(async move { store.dead(&filter, after, PAGE).await })
+    }
+}
+
+impl<DB: Backend> Stream for DeadStream<DB> {
+    type Item = Result<DeadEvent, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        loop {
+            if let Some(dead) = this.ready.pop_front() {
+                return Poll::Ready(Some(Ok(dead)));
+            }
+            if this.ended {
+                return Poll::Ready(None);
+            }
+            let reading = match &mut this.reading {
+                Some(reading) => reading,
+                None => {
+                    let reading = this.read();
+                    this.reading.insert(reading)
+                }
+            };
+            let read = ready!(reading.as_mut().poll(context));
+            this.reading = None;
+            match read {
+                Ok(page) => {
+                    this.ended = page.is_empty();
+                    this.after = page.last().map_or(this.after, |last| last.sequence);
+                    let named = page.into_iter().filter(|dead| this.filter.names_error_of(dead));
+                    this.ready.extend(named);
+                }
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+    }
+}
