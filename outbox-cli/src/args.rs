@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use outbox_runtime::event::{EventId, Status};
-use outbox_runtime::store::{EventQuery, Table};
+use outbox_runtime::event::Status;
+use outbox_runtime::store::{DeadFilter, EventQuery, Fingerprint, Table};
 
 use crate::exit;
 use crate::moment::{When, parse_span};
@@ -51,6 +51,11 @@ pub(crate) enum Command {
     List(List),
     /// Show one event
     Show(Show),
+    /// Look at what was given up; replay it or discard it
+    #[command(subcommand)]
+    Dead(Dead),
+    /// Delete what was delivered long ago
+    Purge(Purge),
     /// Look for what is wrong, with an exit code for deploy gates
     Doctor(Doctor),
     /// Follow events as they are written
@@ -159,10 +164,123 @@ pub(crate) struct Filter {
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// The event's id
-    pub(crate) id: EventId,
+    pub(crate) id: String,
     /// Show its payload
     #[arg(long)]
     pub(crate) payload: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Dead {
+    /// List dead events, oldest first
+    List(DeadList),
+    /// Show one dead event
+    Show(Show),
+    /// Have dead events delivered once more
+    Replay(Replay),
+    /// Delete dead events
+    Discard(Discard),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeadList {
+    /// Count them by type and cause instead
+    #[arg(long, conflicts_with_all = ["limit", "payload"])]
+    pub(crate) causes: bool,
+    #[command(flatten)]
+    pub(crate) filter: ByCause,
+    /// At most so many
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: u32,
+    /// Show payloads
+    #[arg(long)]
+    pub(crate) payload: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    #[command(flatten)]
+    pub(crate) which: Which,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Discard {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Why; it is written to standard error with each event
+    #[arg(long)]
+    pub(crate) reason: String,
+}
+
+/// Events by their ids, by a filter, or all.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// Their ids
+    #[arg(value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// All that are dead now
+    #[arg(long, conflicts_with = "ids")]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) filter: ByCause,
+    /// Only show what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ByCause {
+    #[command(flatten)]
+    filter: Filter,
+    /// That died of this cause; `outbox dead list --causes` shows them
+    #[arg(long, help_heading = "Which events")]
+    cause: Option<Fingerprint>,
+}
+
+impl ByCause {
+    /// Whether nothing is said.
+    pub(crate) fn is_open(&self) -> bool {
+        let Filter { event_type, aggregate_type, aggregate_id, tenant, since, before } =
+            &self.filter;
+        let texts = [event_type, aggregate_type, aggregate_id, tenant];
+        texts.iter().all(|text| text.is_none())
+            && since.is_none()
+            && before.is_none()
+            && self.cause.is_none()
+    }
+
+    pub(crate) fn resolve(&self, now: SystemTime) -> DeadFilter {
+        let Filter { event_type, aggregate_type, aggregate_id, tenant, since, before } =
+            self.filter.clone();
+        DeadFilter {
+            event_type,
+            aggregate_type,
+            aggregate_id,
+            tenant_id: tenant,
+            since: since.map(|when| when.resolve(now)),
+            before: before.map(|when| when.resolve(now)),
+            fingerprint: self.cause,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Purge {
+    /// Delete what was delivered longer ago than this
+    #[arg(long, default_value = "7d", value_parser = retention, value_name = "SPAN")]
+    pub(crate) older_than: Duration,
+    /// Delete what died longer ago than this as well
+    #[arg(long, value_parser = retention, value_name = "SPAN")]
+    pub(crate) dead_older_than: Option<Duration>,
+    /// Only count
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]
@@ -202,4 +320,61 @@ pub(crate) struct Tail {
 
 fn table(name: &str) -> Result<Table, String> {
     Table::new(name).map_err(|error| error.reason().to_owned())
+}
+
+fn retention(text: &str) -> Result<Duration, String> {
+    match parse_span(text)? {
+        Duration::ZERO => {
+            Err("it would delete what ended a moment ago; say how long to keep it, such as `1h`"
+                .into())
+        }
+        span => Ok(span),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_do_not_contradict_each_other() {
+        Cli::command().debug_assert();
+    }
+
+    /// The commands below a command, each with its whole name.
+    fn commands(above: &str, command: &clap::Command) -> Vec<String> {
+        let named = |command: &clap::Command| format!("{above} {}", command.get_name());
+        command
+            .get_subcommands()
+            .flat_map(|command| match command.has_subcommands() {
+                true => commands(&named(command), command),
+                false => vec![named(command)],
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_readme_names_every_command_and_no_other() {
+        let readme = include_str!("../README.md");
+        let documented: Vec<&str> = readme
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+            .filter(|name| name.starts_with("outbox"))
+            .collect();
+        assert_eq!(documented, commands("outbox", &Cli::command()));
+    }
+
+    #[test]
+    fn the_examples_of_the_readme_are_understood() {
+        let readme = include_str!("../README.md");
+        let examples: Vec<&str> =
+            readme.lines().filter(|line| line.starts_with("outbox ")).collect();
+        assert_eq!(examples.len(), 5);
+        for example in examples {
+            let words = example.split('#').next().unwrap_or_default().split_whitespace();
+            assert!(Cli::try_parse_from(words).is_ok(), "{example}");
+        }
+    }
 }

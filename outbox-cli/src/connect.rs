@@ -7,7 +7,7 @@ use outbox_runtime::store::{Backend, Store, Table};
 use sqlx::pool::PoolOptions;
 use sqlx::{Connection, Database, MySql, Postgres, Sqlite};
 
-use crate::args::{Cli, Command, Global};
+use crate::args::{Cli, Command, Dead, Global};
 use crate::command;
 use crate::exit::Exit;
 use crate::fault::Fault;
@@ -79,7 +79,8 @@ async fn on<DB: Backend>(url: &str, global: &Global, command: Command) -> Result
     let store = Store::new(pool.clone(), global.table.clone());
     let session = Session { store, form: global.form(), place };
     let exit = dispatch(&session, command).await;
-    pool.close().await;
+    // A server that is gone does not keep anybody here.
+    let _ = tokio::time::timeout(Duration::from_secs(1), pool.close()).await;
     exit
 }
 
@@ -120,6 +121,11 @@ async fn dispatch<DB: Backend>(session: &Session<DB>, command: Command) -> Resul
         Command::Status(args) => command::status::run(session, &args).await,
         Command::List(args) => command::list::run(session, &args).await,
         Command::Show(args) => command::show::run(session, &args).await,
+        Command::Dead(Dead::List(args)) => command::dead::list(session, &args).await,
+        Command::Dead(Dead::Show(args)) => command::show::run_dead(session, &args).await,
+        Command::Dead(Dead::Replay(args)) => command::dead::replay(session, &args).await,
+        Command::Dead(Dead::Discard(args)) => command::dead::discard(session, &args).await,
+        Command::Purge(args) => command::purge::run(session, &args).await,
         Command::Tail(args) => command::tail::run(session, &args).await,
         Command::Migrate(_) | Command::Doctor(_) | Command::Completions { .. } => Ok(Exit::Done),
     }

@@ -4,7 +4,7 @@ use outbox_runtime::Error;
 use outbox_runtime::store::{SchemaError, Trouble};
 
 use crate::exit::Exit;
-use crate::output::{BAD, note};
+use crate::output::{BAD, events, note};
 
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Fault {
 
     /// What a driver has said about a database at some place.
     pub(crate) fn of_driver(doing: &str, error: &sqlx::Error, place: &str) -> Self {
-        Self::failed(format!("{doing}: {}", chain(error)), remedy(Trouble::of(error), place))
+        Self::failed(format!("{doing}: {}", said(error)), remedy(Trouble::of(error), place))
     }
 
     /// What the runtime has said.
@@ -52,18 +52,32 @@ impl Fault {
             Error::Schema(SchemaError::Missing { table, source, .. }) => {
                 let what = match trouble {
                     Trouble::NoTable => format!("there is no table `{table}` in {place}"),
-                    _ => format!("table `{table}` in {place} cannot be used: {}", chain(source)),
+                    _ => format!("table `{table}` in {place} cannot be used: {}", said(source)),
                 };
                 Self::failed(what, remedy(trouble, place))
             }
-            error => Self::failed(chain(error), remedy(trouble, place)),
+            Error::NoSuchEvent { .. } => {
+                Self::no(error.to_string(), "`outbox dead list` shows the ids of dead events")
+            }
+            Error::NotDead { .. } => Self::no(error.to_string(), "`outbox show` shows any event"),
+            Error::NoReason => {
+                Self::usage("a reason must say something", "give it with `--reason`")
+            }
+            Error::Interrupted { done, source } => {
+                let Self { what, remedy, .. } = Self::of(source, place);
+                let again = "run the same command again: it goes on from there";
+                let remedy = if remedy.is_empty() { remedy } else { format!("\n  {remedy}") };
+                Self::failed(
+                    format!("stopped after {}: {what}", events(*done)),
+                    again.to_owned() + &remedy,
+                )
+            }
+            Error::Database { doing, source } => Self::failed(
+                format!("the database failed while {doing}: {}", said(source)),
+                remedy(trouble, place),
+            ),
+            error => Self::failed(error.to_string(), remedy(trouble, place)),
         }
-    }
-
-    /// The same, after something has been said about how far it got.
-    pub(crate) fn after(mut self, done: &str) -> Self {
-        self.what = format!("{}; {done}", self.what);
-        self
     }
 
     pub(crate) fn exit(&self) -> Exit {
@@ -112,16 +126,13 @@ fn remedy(trouble: Trouble, place: &str) -> String {
     }
 }
 
-/// An error and its sources, each once.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        source = error.source();
+/// What the server or the system said, without what the driver adds.
+fn said(error: &sqlx::Error) -> String {
+    match error {
+        sqlx::Error::Database(error) => error.message().to_owned(),
+        sqlx::Error::Io(error) => error.to_string(),
+        sqlx::Error::Tls(error) => error.to_string(),
+        sqlx::Error::PoolTimedOut => "no connection was to be had in time".to_owned(),
+        error => error.to_string(),
     }
-    text
 }

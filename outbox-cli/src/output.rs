@@ -12,7 +12,6 @@ pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const DIM: Style = Style::new().dimmed();
-pub(crate) const BOLD: Style = Style::new().bold();
 
 /// Whom the answer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,5 +79,5 @@ pub(crate) fn capped(count: u64) -> String {
 
 /// One and many.
 pub(crate) fn events(count: u64) -> String {
-    if count == 1 { "1 event".to_owned() } else { format!("{} events", capped(count)) }
+    if count == 1 { "1 event".to_owned() } else { format!("{count} events") }
 }

@@ -64,7 +64,7 @@ impl<'a> Document<'a> {
 }
 
 /// JSON as it is; what is none becomes a text.
-fn raw(json: &str) -> Box<RawValue> {
+pub(super) fn raw(json: &str) -> Box<RawValue> {
     RawValue::from_string(json.to_owned())
         .or_else(|_| RawValue::from_string(serde_json::Value::from(json).to_string()))
         .unwrap_or_default()

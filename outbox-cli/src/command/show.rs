@@ -1,5 +1,6 @@
 use std::time::SystemTime;
 
+use outbox_runtime::event::Status;
 use outbox_runtime::store::{Backend, EventRow};
 
 use super::event::{Document, aggregate, hidden, style};
@@ -12,25 +13,52 @@ use crate::output::{DIM, Form, answer, document, harmless};
 use crate::table::{Cell, Columns};
 
 pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Show) -> Result<Exit, Fault> {
-    let fault = |error| session.fault(error);
-    let Some(mut row) = session.store.find_event(args.id).await.map_err(fault)? else {
+    let row = find(session, &args.id).await?;
+    show(session, row, args.payload).await
+}
+
+/// The same for one that must be dead.
+pub(crate) async fn run_dead<DB: Backend>(
+    session: &Session<DB>,
+    args: &Show,
+) -> Result<Exit, Fault> {
+    let row = find(session, &args.id).await?;
+    if row.status != Status::Dead {
         return Err(Fault::no(
-            format!("there is no event `{}` in table `{}`", args.id, session.table()),
-            "it may have been purged, or be in another table (`--table`); `outbox list` shows ids",
+            format!("event `{}` is not dead but {}", row.event_id, row.status),
+            "`outbox show` shows any event",
         ));
-    };
-    if !args.payload {
+    }
+    show(session, row, args.payload).await
+}
+
+async fn find<DB: Backend>(session: &Session<DB>, id: &str) -> Result<EventRow, Fault> {
+    let found = session.store.find_event(id).await.map_err(|error| session.fault(error))?;
+    found.ok_or_else(|| {
+        Fault::no(
+            format!("table `{}` has no event with the id `{}`", session.table(), harmless(id)),
+            "it may have been purged, or be in another table (`--table`); `outbox list` shows ids",
+        )
+    })
+}
+
+async fn show<DB: Backend>(
+    session: &Session<DB>,
+    mut row: EventRow,
+    payload: bool,
+) -> Result<Exit, Fault> {
+    if !payload {
         row.payload = None;
     }
     if session.form == Form::Programs {
         document(&Document::of(&row))?;
         return Ok(Exit::Done);
     }
-    let now = session.store.now().await.map_err(fault)?;
+    let now = session.store.now().await.map_err(|error| session.fault(error))?;
     answer(&lines(&row, now))?;
     match &row.payload {
         Some(payload) => answer(&format!("\n{}", harmless(payload)))?,
-        None => answer(&format!("payload       {}", hidden(&row)))?,
+        None => answer(&format!("{DIM}payload{DIM:#}       {}", hidden(&row)))?,
     }
     Ok(Exit::Done)
 }

@@ -49,18 +49,26 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Watch) -> Res
         show(session, &read(session).await?, document)?;
         return Ok(Exit::Done);
     };
-    let mut ticks = tokio::time::interval(Duration::from_secs(seconds.into()));
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => Ok(Exit::Done),
+        fault = watch(session, Duration::from_secs(seconds.into())) => Err(fault),
+    }
+}
+
+/// Shows it again and again, until that fails.
+async fn watch<DB: Backend>(session: &Session<DB>, interval: Duration) -> Fault {
+    let mut ticks = tokio::time::interval(interval);
     let repaint = session.form == Form::People && std::io::stdout().is_terminal();
     loop {
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => return Ok(Exit::Done),
-            _ = ticks.tick() => {}
+        ticks.tick().await;
+        let shown = match read(session).await {
+            Ok(status) if repaint => answer(HOME).and_then(|()| show(session, &status, line)),
+            Ok(status) => show(session, &status, line),
+            Err(fault) => Err(fault),
+        };
+        if let Err(fault) = shown {
+            return fault;
         }
-        let status = read(session).await?;
-        if repaint {
-            answer(HOME)?;
-        }
-        show(session, &status, line)?;
     }
 }
 

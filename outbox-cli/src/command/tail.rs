@@ -22,6 +22,13 @@ const BEHIND_TIME: Duration = Duration::from_secs(300);
 const PAGE: u32 = 500;
 
 pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Tail) -> Result<Exit, Fault> {
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => Ok(Exit::Done),
+        end = follow(session, args) => end,
+    }
+}
+
+async fn follow<DB: Backend>(session: &Session<DB>, args: &Tail) -> Result<Exit, Fault> {
     let fault = |error| session.fault(error);
     let mut follower = Follower::begin(&session.store).await.map_err(fault)?;
     let query = EventQuery {
@@ -37,22 +44,17 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Tail) -> Resu
         let mut there = rows.iter().rev().filter(|row| follower.seen.contains(&row.sequence));
         there.try_for_each(|row| show(session.form, row))?;
     }
+    let wanted = |row: &&EventRow| match &args.event_type {
+        Some(event_type) => row.event_type == *event_type,
+        None => true,
+    };
     let mut ticks = tokio::time::interval(args.interval.max(Duration::from_millis(10)));
     loop {
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => return Ok(Exit::Done),
-            _ = ticks.tick() => {}
-        }
-        loop {
-            let rows = follower.next(&session.store, args.payload).await.map_err(fault)?;
-            if rows.is_empty() {
-                break;
-            }
-            let wanted = |row: &&EventRow| match &args.event_type {
-                Some(event_type) => row.event_type == *event_type,
-                None => true,
-            };
+        ticks.tick().await;
+        let mut rows = follower.next(&session.store, args.payload).await.map_err(fault)?;
+        while !rows.is_empty() {
             rows.iter().filter(wanted).try_for_each(|row| show(session.form, row))?;
+            rows = follower.next(&session.store, args.payload).await.map_err(fault)?;
         }
     }
 }

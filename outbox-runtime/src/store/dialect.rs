@@ -82,8 +82,8 @@ pub struct Dialect {
     pub(super) estimate: &'static str,
     /// Whether `estimate` asks for the table's name and schema.
     pub(super) estimate_by_name: bool,
-    /// How many rows were done within a time, through the index of the purge.
-    pub(super) recently_done: &'static str,
+    /// How many rows ended on one `{side}` of a time, through the index of the purge.
+    pub(super) ended: &'static str,
     /// The names of the table's indexes.
     pub(super) indexes: &'static str,
     /// How many transactions have been open for longer than a time, and for how many microseconds the

@@ -9,7 +9,7 @@ use super::dialect::Dialect;
 use super::row::{micros, sequences, span, time};
 use super::{Backend, Store};
 use crate::Error;
-use crate::event::{AggregateType, EventId, Global, Status};
+use crate::event::{AggregateType, Global, Status};
 
 const DOING: &str = "reading events";
 
@@ -169,6 +169,8 @@ pub(super) struct Sql {
     find: SqlStr,
     dead_by_type: SqlStr,
     recently_done: SqlStr,
+    old_done: SqlStr,
+    old_dead: SqlStr,
 }
 
 impl Sql {
@@ -176,6 +178,9 @@ impl Sql {
         let sql = |template: &str| render(&template.replace("{seen}", COLUMNS));
         let list = |scope: &str| sql(&LIST.replace("{scope}", scope));
         let pending = |status: &str| list(&PENDING.replace("{status}", status));
+        let ended = |status: &str, side: &str| {
+            sql(&dialect.ended.replace("{status}", status).replace("{side}", side))
+        };
         Self {
             list: [
                 list(""),
@@ -189,7 +194,9 @@ impl Sql {
             sequences: sql(SEQUENCES),
             find: sql(FIND),
             dead_by_type: sql(DEAD_BY_TYPE),
-            recently_done: sql(dialect.recently_done),
+            recently_done: ended("1", ">="),
+            old_done: ended("1", "<"),
+            old_dead: ended("3", "<"),
         }
     }
 }
@@ -252,8 +259,8 @@ impl<DB: Backend> Store<DB> {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn find_event(&self, event_id: EventId) -> Result<Option<EventRow>, Error> {
-        let args = vec![1.into(), event_id.as_str().into()];
+    pub async fn find_event(&self, event_id: &str) -> Result<Option<EventRow>, Error> {
+        let args = vec![1.into(), event_id.into()];
         let rows = self.rows("looking for an event", self.sql.inspect.find.clone(), args).await?;
         Ok(seen::<DB>(&rows).pop())
     }
@@ -278,8 +285,27 @@ impl<DB: Backend> Store<DB> {
     /// # Errors
     /// If the database fails.
     pub async fn recently_done(&self, within: Duration) -> Result<u64, Error> {
-        let sql = self.sql.inspect.recently_done.clone();
-        let count = self.number("counting deliveries", sql, vec![span(within).into()]).await?;
+        self.count_ended(&self.sql.inspect.recently_done, within).await
+    }
+
+    /// How many events were delivered longer ago than this, counted up to 100,000.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn count_old_done(&self, age: Duration) -> Result<u64, Error> {
+        self.count_ended(&self.sql.inspect.old_done, age).await
+    }
+
+    /// How many events died longer ago than this, counted up to 100,000.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn count_old_dead(&self, age: Duration) -> Result<u64, Error> {
+        self.count_ended(&self.sql.inspect.old_dead, age).await
+    }
+
+    async fn count_ended(&self, sql: &SqlStr, age: Duration) -> Result<u64, Error> {
+        let count = self.number("counting events", sql.clone(), vec![span(age).into()]).await?;
         Ok(count.unwrap_or_default().unsigned_abs())
     }
 
@@ -287,10 +313,12 @@ impl<DB: Backend> Store<DB> {
     pub(super) fn bounded_inspections(&self) -> Vec<(&'static str, SqlStr, Vec<Arg>)> {
         let sql = &self.sql.inspect;
         let all = EventQuery::default().args(i64::MIN, i64::MAX, 20);
-        let minute = vec![span(Duration::from_secs(60)).into()];
+        let age = || vec![span(Duration::from_secs(60)).into()];
         vec![
             ("list dead", sql.list[4].clone(), all),
-            ("recently done", sql.recently_done.clone(), minute),
+            ("recently done", sql.recently_done.clone(), age()),
+            ("old done", sql.old_done.clone(), age()),
+            ("old dead", sql.old_dead.clone(), age()),
         ]
     }
 }

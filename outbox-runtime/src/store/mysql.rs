@@ -174,9 +174,9 @@ pub(super) const DIALECT: Dialect = Dialect {
     estimate: "\
         SELECT CAST(table_rows AS SIGNED) FROM information_schema.tables \
         WHERE table_name = $1 AND table_schema = COALESCE($2, DATABASE())",
-    recently_done: "\
+    ended: "\
         SELECT {int:COUNT(*)} FROM (SELECT 1 AS one FROM {table} FORCE INDEX ({index:purge}) \
-            WHERE status = 1 AND done_at >= {earlier:$1} LIMIT 100000) AS capped",
+            WHERE status = {status} AND done_at {side} {earlier:$1} LIMIT 100000) AS capped",
     indexes: "\
         SELECT DISTINCT index_name FROM information_schema.statistics WHERE table_name = '{bare}' \
             AND table_schema = COALESCE(NULLIF('{bare_schema}', ''), DATABASE())",

@@ -179,9 +179,9 @@ pub(super) const DIALECT: Dialect = Dialect {
     notify: Some("SELECT pg_notify($1, '')"),
     estimate_by_name: false,
     estimate: "SELECT reltuples::bigint FROM pg_class WHERE oid = '{table}'::regclass",
-    recently_done: "\
-        SELECT {int:COUNT(*)} FROM (SELECT 1 FROM {table} WHERE status IN (1, 3) AND status = 1 \
-            AND COALESCE(done_at, created_at) >= {earlier:$1} LIMIT 100000) AS capped",
+    ended: "\
+        SELECT {int:COUNT(*)} FROM (SELECT 1 FROM {table} WHERE status IN (1, 3) AND status = {status} \
+            AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000) AS capped",
     indexes: "\
         SELECT relname::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid \
         WHERE indrelid = '{table}'::regclass AND indisvalid",

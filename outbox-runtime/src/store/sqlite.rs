@@ -126,9 +126,9 @@ pub(super) const DIALECT: Dialect = Dialect {
     notify: None,
     estimate_by_name: false,
     estimate: "SELECT max(sequence) FROM {table}",
-    recently_done: "\
-        SELECT COUNT(*) FROM (SELECT 1 FROM {table} WHERE status IN (1, 3) AND status = 1 \
-            AND COALESCE(done_at, created_at) >= {earlier:$1} LIMIT 100000)",
+    ended: "\
+        SELECT COUNT(*) FROM (SELECT 1 FROM {table} WHERE status IN (1, 3) AND status = {status} \
+            AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000)",
     indexes: "SELECT name FROM pragma_index_list('{bare}')",
     transactions: None,
     transactions_visible: "SELECT 1",

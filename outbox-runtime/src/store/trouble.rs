@@ -68,6 +68,7 @@ impl Error {
         match self {
             Self::Database { source, .. } => Trouble::of(source),
             Self::Schema(super::SchemaError::Missing { source, .. }) => Trouble::of(source),
+            Self::Interrupted { source, .. } => source.trouble(),
             Self::TimedOut { .. } => Trouble::Unreachable,
             _ => Trouble::Other,
         }
