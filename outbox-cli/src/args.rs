@@ -87,8 +87,6 @@ pub(crate) struct List {
     /// Only events in this state
     #[arg(long, value_enum)]
     status: Option<State>,
-    #[command(flatten)]
-    filter: Filter,
     /// At most so many
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -98,6 +96,8 @@ pub(crate) struct List {
     /// Show payloads
     #[arg(long)]
     pub(crate) payload: bool,
+    #[command(flatten)]
+    filter: Filter,
 }
 
 impl List {
@@ -187,14 +187,14 @@ pub(crate) struct DeadList {
     /// Count them by type and cause instead
     #[arg(long, conflicts_with_all = ["limit", "payload"])]
     pub(crate) causes: bool,
-    #[command(flatten)]
-    pub(crate) filter: ByCause,
     /// At most so many
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: u32,
     /// Show payloads
     #[arg(long)]
     pub(crate) payload: bool,
+    #[command(flatten)]
+    pub(crate) filter: ByCause,
 }
 
 #[derive(Debug, Args)]
@@ -205,11 +205,11 @@ pub(crate) struct Replay {
 
 #[derive(Debug, Args)]
 pub(crate) struct Discard {
-    #[command(flatten)]
-    pub(crate) which: Which,
     /// Why; it is written to standard error with each event
     #[arg(long)]
     pub(crate) reason: String,
+    #[command(flatten)]
+    pub(crate) which: Which,
 }
 
 /// Events by their ids, by a filter, or all.
@@ -221,14 +221,15 @@ pub(crate) struct Which {
     /// All that are dead now
     #[arg(long, conflicts_with = "ids")]
     pub(crate) all: bool,
-    #[command(flatten)]
-    pub(crate) filter: ByCause,
     /// Only show what would be done
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Do not ask
     #[arg(long)]
     pub(crate) yes: bool,
+    // Last, as its heading holds for all that follows.
+    #[command(flatten)]
+    pub(crate) filter: ByCause,
 }
 
 #[derive(Debug, Clone, Args)]

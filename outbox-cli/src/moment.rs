@@ -49,12 +49,17 @@ pub(crate) fn exact(time: SystemTime) -> String {
 /// A span in its two largest units: `3m 12s`.
 pub(crate) fn rough(span: Duration) -> String {
     let seconds = span.as_secs();
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{}s", seconds % 60),
-        (0, 0, _) => format!("{minutes}m {}s", seconds % 60),
-        (0, _, _) => format!("{hours}h {minutes}m"),
-        _ => format!("{days}d {hours}h"),
+    let parts = [
+        (seconds / 86_400, "d"),
+        (seconds / 3_600 % 24, "h"),
+        (seconds / 60 % 60, "m"),
+        (seconds % 60, "s"),
+    ];
+    let largest = parts.iter().position(|(count, _)| *count > 0).unwrap_or(parts.len() - 1);
+    let (count, unit) = parts[largest];
+    match parts.get(largest + 1) {
+        Some((next @ 1.., below)) => format!("{count}{unit} {next}{below}"),
+        _ => format!("{count}{unit}"),
     }
 }
 
@@ -84,7 +89,7 @@ mod tests {
     fn spans_have_two_units() {
         let shown =
             [0, 59, 60, 3_599, 7_260, 90_000].map(|seconds| rough(Duration::from_secs(seconds)));
-        assert_eq!(shown, ["0s", "59s", "1m 0s", "59m 59s", "2h 1m", "1d 1h"]);
+        assert_eq!(shown, ["0s", "59s", "1m", "59m 59s", "2h 1m", "1d 1h"]);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &List) -> Resu
 }
 
 fn columns(rows: &[EventRow], now: SystemTime) -> String {
-    let heading = ["SEQUENCE", "ID", "TYPE", "AGGREGATE", "STATUS", "ATTEMPTS", "CREATED", ""];
+    let heading = ["SEQUENCE", "ID", "TYPE", "AGGREGATE", "STATUS", "ATTEMPTS", "CREATED", "NOTE"];
     let mut columns = Columns::new(&heading, &[0, 5]);
     for row in rows {
         columns.row([

@@ -71,16 +71,13 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Purge) -> Res
 }
 
 fn plan(args: &Purge, report: &Report) -> String {
-    let mut text =
-        format!("{} done longer than {} ago", capped(report.old_done), rough(args.older_than));
-    if let Some(age) = args.dead_older_than {
-        text.push_str(&format!(
-            ", {} dead longer than {} ago",
-            capped(report.old_dead),
-            rough(age)
-        ));
+    let part =
+        |count, state, age| format!("{} {state} for more than {}", capped(count), rough(age));
+    let done = part(report.old_done, "done", args.older_than);
+    match args.dead_older_than {
+        Some(age) => format!("{done}, {}", part(report.old_dead, "dead", age)),
+        None => done,
     }
-    text
 }
 
 fn tell<DB: Backend>(session: &Session<DB>, report: &Report, text: &str) -> Result<Exit, Fault> {

@@ -76,7 +76,10 @@ fn lines(row: &EventRow, now: SystemTime) -> String {
     line("attempts", row.attempts.to_string().into());
     line("takeovers", row.takeovers.to_string().into());
     line("created_at", at(row.created_at).into());
-    line("available_at", at(row.available_at).into());
+    // Of what has ended it says only until when somebody had it.
+    let ended = row.status.is_terminal();
+    let due = if ended { exact(row.available_at) } else { at(row.available_at) };
+    line("available_at", due.into());
     line("done_at", row.done_at.map_or_else(|| "-".to_owned(), at).into());
     line("locked_by", row.locked_by.as_deref().unwrap_or("-").into());
     line("locked_at", row.locked_at.map_or_else(|| "-".to_owned(), at).into());

@@ -46,7 +46,11 @@ struct DeadOfType {
 
 pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Watch) -> Result<Exit, Fault> {
     let Some(seconds) = args.watch else {
-        show(session, &read(session).await?, document)?;
+        let status = read(session).await?;
+        match session.form {
+            Form::Programs => document(&status)?,
+            Form::People => answer(&text(&status))?,
+        }
         return Ok(Exit::Done);
     };
     tokio::select! {
@@ -58,13 +62,13 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Watch) -> Res
 /// Shows it again and again, until that fails.
 async fn watch<DB: Backend>(session: &Session<DB>, interval: Duration) -> Fault {
     let mut ticks = tokio::time::interval(interval);
-    let repaint = session.form == Form::People && std::io::stdout().is_terminal();
+    let home = if std::io::stdout().is_terminal() { HOME } else { "" };
     loop {
         ticks.tick().await;
-        let shown = match read(session).await {
-            Ok(status) if repaint => answer(HOME).and_then(|()| show(session, &status, line)),
-            Ok(status) => show(session, &status, line),
-            Err(fault) => Err(fault),
+        let shown = match (read(session).await, session.form) {
+            (Ok(status), Form::Programs) => line(&status),
+            (Ok(status), Form::People) => answer(&format!("{home}{}", text(&status))),
+            (Err(fault), _) => Err(fault),
         };
         if let Err(fault) = shown {
             return fault;
@@ -100,17 +104,6 @@ async fn read<DB: Backend>(session: &Session<DB>) -> Result<Status, Fault> {
             types.into_iter().map(dead_of_type).collect()
         },
     })
-}
-
-fn show<DB: Backend>(
-    session: &Session<DB>,
-    status: &Status,
-    json: impl Fn(&Status) -> Result<(), Fault>,
-) -> Result<(), Fault> {
-    match session.form {
-        Form::Programs => json(status),
-        Form::People => answer(&text(status)),
-    }
 }
 
 fn text(status: &Status) -> String {

@@ -93,8 +93,12 @@ pub(crate) fn same(name: &str, seen: &str) {
     for (pattern, replacement) in [
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", "[time]"),
         (r"(sqlite:|postgres://|mysql://)\S*outbox_\d+_\d+_[0-9a-f]+(\.db)?", "[database]"),
-        // Spans have more digits on a slow machine, and then the columns are wider.
-        (r" *\b(\d+[smhd] )?\d+[smhd]( ago)?\b *", " [span] "),
+        // With more digits, on a slow machine, the columns are wider.
+        (r"\b(\d+[mhd] )?\d+[smhd] ago +", "[ago]  "),
+        (r"\b(\d+[mhd] )?\d+[smhd] ago\b", "[ago]"),
+        (r"\bin (\d+[mhd] )?\d+[smhd]\b", "in [span]"),
+        (r"(?m)^oldest   .*$", "oldest   [span]"),
+        (r"(?m)^( +\d+ +\d) +(\d+m )?\d+[sm]  ", "$1  [span]  "),
         (r#"("oldest_seconds"): [0-9.]+"#, "$1: [seconds]"),
         (r"night-[0-9A-Za-z]+", "[node]"),
     ] {
