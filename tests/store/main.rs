@@ -17,6 +17,7 @@ mod finish;
 mod foreign;
 mod fuzz;
 mod insert;
+mod inspect;
 mod interleave;
 mod lost;
 mod model;

@@ -1,5 +1,5 @@
 use anstyle::Style;
-use outbox_runtime::store::{Backend, Examination, Finding, Level};
+use outbox_runtime::store::{Backend, Examination, Finding, FindingLevel};
 use serde::Serialize;
 
 use crate::args::Doctor;
@@ -32,7 +32,7 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: Doctor) -> Res
     let findings =
         session.store.examine(&examination).await.map_err(|error| session.fault(error))?;
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
-    let (errors, warnings) = (count(Level::Error), count(Level::Warning));
+    let (errors, warnings) = (count(FindingLevel::Error), count(FindingLevel::Warning));
     match session.form {
         Form::Programs => document(&Report {
             table: session.table().to_string(),
@@ -42,7 +42,7 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: Doctor) -> Res
         })?,
         Form::People => answer(&text(&findings, errors, warnings))?,
     }
-    let worst = if strict { Level::Warning } else { Level::Error };
+    let worst = if strict { FindingLevel::Warning } else { FindingLevel::Error };
     let bad = findings.iter().any(|finding| finding.level >= worst);
     Ok(if bad { Exit::No } else { Exit::Done })
 }
@@ -52,12 +52,12 @@ fn entry(finding: &Finding) -> Entry<'_> {
     Entry { subject, level: name(*level).0, what, remedy }
 }
 
-fn name(level: Level) -> (&'static str, Style) {
+fn name(level: FindingLevel) -> (&'static str, Style) {
     match level {
-        Level::Ok => ("ok", GOOD),
-        Level::Unknown => ("unknown", DIM),
-        Level::Warning => ("warning", WARN),
-        Level::Error => ("error", BAD),
+        FindingLevel::Ok => ("ok", GOOD),
+        FindingLevel::Unknown => ("unknown", DIM),
+        FindingLevel::Warning => ("warning", WARN),
+        FindingLevel::Error => ("error", BAD),
     }
 }
 

@@ -6,8 +6,8 @@ use outbox_tests::{Fresh, Proxy, TestDatabase, eventually, on_every_database};
 
 use crate::program::{Program, Ran};
 
-/// Enough for a hundred batches.
-const MANY: u64 = 50_000;
+/// Enough for ten batches, with pauses in between.
+const MANY: u64 = 5_000;
 
 async fn fill<DB: TestDatabase>(db: &Fresh<DB>) {
     db.store().await;

@@ -17,7 +17,7 @@ const INDEXES: [&str; 4] = ["event_id", "claim", "purge", "dead"];
 
 /// How much somebody should care.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
+pub enum FindingLevel {
     /// All is well.
     Ok,
     /// It could not be found out.
@@ -34,7 +34,7 @@ pub struct Finding {
     /// What was looked at, in a word or two.
     pub subject: &'static str,
     /// How bad it is.
-    pub level: Level,
+    pub level: FindingLevel,
     /// What was found.
     pub what: String,
     /// What to do; empty if nothing.
@@ -85,12 +85,12 @@ impl Sql {
 
 impl Finding {
     fn ok(subject: &'static str, what: impl Into<String>) -> Self {
-        Self { subject, level: Level::Ok, what: what.into(), remedy: String::new() }
+        Self { subject, level: FindingLevel::Ok, what: what.into(), remedy: String::new() }
     }
 
     fn bad(
         subject: &'static str,
-        level: Level,
+        level: FindingLevel,
         what: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
@@ -130,7 +130,7 @@ impl<DB: Backend> Store<DB> {
         }
         Ok(Finding::bad(
             "indexes",
-            Level::Error,
+            FindingLevel::Error,
             format!("missing: {}", missing.join(", ")),
             "make them as the SQL of the migration does: without them claims read the whole table",
         ))
@@ -143,8 +143,8 @@ impl<DB: Backend> Store<DB> {
             // Missing indexes have been named.
             let (level, subject) = match text {
                 MISSING_INDEX => continue,
-                READ_ONLY => (Level::Error, "server"),
-                _ => (Level::Warning, "server"),
+                READ_ONLY => (FindingLevel::Error, "server"),
+                _ => (FindingLevel::Warning, "server"),
             };
             writable = false;
             let (what, remedy) = text.split_once("; ").unwrap_or((text, ""));
@@ -156,7 +156,9 @@ impl<DB: Backend> Store<DB> {
         for (test, check) in &self.sql.examine.checks {
             let answer = self.number(DOING, test.clone(), vec![]).await?;
             findings.push(match answer {
-                Some(1) => Finding::bad(check.subject, Level::Warning, check.wrong, check.remedy),
+                Some(1) => {
+                    Finding::bad(check.subject, FindingLevel::Warning, check.wrong, check.remedy)
+                }
                 _ => Finding::ok(check.subject, check.well),
             });
         }
@@ -170,7 +172,7 @@ impl<DB: Backend> Store<DB> {
         let hidden = || {
             let what = "the transactions of others are not visible to this user";
             let remedy = "grant `pg_read_all_stats` (PostgreSQL) or `PROCESS` (MySQL)";
-            Ok(Some(Finding::bad(SUBJECT, Level::Unknown, what, remedy)))
+            Ok(Some(Finding::bad(SUBJECT, FindingLevel::Unknown, what, remedy)))
         };
         let rows = match self.rows(DOING, transactions.clone(), vec![span(long).into()]).await {
             Err(error) if error.trouble() == Trouble::Rights => return hidden(),
@@ -188,7 +190,7 @@ impl<DB: Backend> Store<DB> {
             0 => Finding::ok(SUBJECT, format!("none is open for longer than {long:?}")),
             count => Finding::bad(
                 SUBJECT,
-                Level::Warning,
+                FindingLevel::Warning,
                 format!(
                     "{count} open for longer than {long:?}, the oldest for {} s: what was deleted \
                      since cannot be tidied up, and claims become slow",
@@ -208,25 +210,25 @@ fn of_schema(state: &SchemaState) -> Finding {
         }
         SchemaState::Unversioned => Finding::bad(
             SUBJECT,
-            Level::Warning,
+            FindingLevel::Warning,
             "the table has every column and no version: it was made by hand",
             "add its version to the table `outbox_schema`, as the SQL of the migration does",
         ),
         SchemaState::Older { found, known } => Finding::bad(
             SUBJECT,
-            Level::Error,
+            FindingLevel::Error,
             format!("the table has version {found}, and this program needs {known}"),
             "migrate it",
         ),
         SchemaState::Newer { found, known } => Finding::bad(
             SUBJECT,
-            Level::Error,
+            FindingLevel::Error,
             format!("the table has version {found}, and this program knows up to {known}"),
             "deploy the newer program",
         ),
         SchemaState::Missing { .. } => Finding::bad(
             SUBJECT,
-            Level::Error,
+            FindingLevel::Error,
             "the table is missing, or is not an outbox table",
             "migrate, or name the right table",
         ),
@@ -241,7 +243,7 @@ fn leases(pending: &[PendingType], overdue: Duration) -> Finding {
     }
     Finding::bad(
         "leases",
-        Level::Error,
+        FindingLevel::Error,
         format!("{stuck} ended more than {overdue:?} ago, and nobody has taken over"),
         "see that a process with listeners for these events runs: its poller takes them",
     )
@@ -265,7 +267,7 @@ fn types(pending: &[PendingType], examination: &Examination) -> Finding {
         }
         let what = format!("pending and unknown: {}", names(unknown));
         let remedy = "deploy a program that listens to them, or keep the old one beside this one";
-        return Finding::bad(SUBJECT, Level::Error, what, remedy);
+        return Finding::bad(SUBJECT, FindingLevel::Error, what, remedy);
     }
     let waiting: Vec<&PendingType> =
         pending.iter().filter(|of_type| of_type.overdue > 0 && of_type.locked == 0).collect();
@@ -274,7 +276,7 @@ fn types(pending: &[PendingType], examination: &Examination) -> Finding {
     }
     Finding::bad(
         SUBJECT,
-        Level::Warning,
+        FindingLevel::Warning,
         format!(
             "due for more than {:?} and in nobody's hand: {}",
             examination.overdue,

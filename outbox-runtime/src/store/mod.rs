@@ -48,7 +48,7 @@ pub use backend::Backend;
 pub use claim::{ClaimRequest, Claims, Lease, Quota, Subscription};
 pub(crate) use dead::DeadKey;
 pub use dead::{DeadEvent, DeadFilter};
-pub use examine::{Examination, Finding, Level};
+pub use examine::{Examination, Finding, FindingLevel};
 pub(crate) use fingerprint::pattern;
 pub use fingerprint::{Fingerprint, NoFingerprint};
 pub use finish::{Completion, Finish, Finished};

@@ -205,12 +205,12 @@ pub(super) const DIALECT: Dialect = Dialect {
                 postgresql.conf",
         },
         Check {
-            subject: "dead rows",
+            subject: "bloat",
             test: "\
                 SELECT (n_dead_tup > 50000 AND n_dead_tup > n_live_tup)::int::bigint \
                 FROM pg_stat_all_tables WHERE relid = '{table}'::regclass",
-            well: "the dead row versions are few",
-            wrong: "there are more dead row versions than rows: autovacuum does not keep up",
+            well: "there are few old versions of rows",
+            wrong: "there are more old versions of rows than rows: autovacuum does not keep up",
             remedy: "look for long transactions and forgotten replication slots, then run `VACUUM` on \
                 the table",
         },
