@@ -10,6 +10,7 @@
 #![allow(missing_docs, reason = "these types are read here and nowhere else")]
 
 mod config;
+mod dashboard;
 mod decode;
 mod docs;
 mod envelope;
