@@ -16,4 +16,5 @@ mod docs;
 mod envelope;
 mod extract;
 mod fuzz;
+mod metrics;
 mod rename;
