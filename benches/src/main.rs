@@ -8,6 +8,7 @@
 mod database;
 mod drain;
 mod hot;
+mod housekeeping;
 mod latency;
 mod report;
 
@@ -19,18 +20,21 @@ type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + 
 async fn main() -> Result {
     let options: Vec<String> = std::env::args().skip(1).collect();
     let has = |option: &str| options.iter().any(|given| given == option);
-    if let Some(unknown) =
-        options.iter().find(|given| !["--quick", "--json"].contains(&given.as_str()))
-    {
-        return Err(format!("unknown option {unknown}; known are --quick and --json").into());
+    let known = ["--quick", "--json", "--housekeeping"];
+    if let Some(unknown) = options.iter().find(|given| !known.contains(&given.as_str())) {
+        return Err(format!("unknown option {unknown}; known are {}", known.join(", ")).into());
     }
     let rounds = if has("--quick") { 3 } else { 9 };
     let url = std::env::var("OUTBOX_TEST_POSTGRES_URL")
         .map_err(|_| "OUTBOX_TEST_POSTGRES_URL is not set; `cargo xtask bench` starts a server")?;
     let mut report = Report::default();
-    drain::measure(&url, rounds, &mut report).await?;
-    hot::measure(&url, rounds, &mut report).await?;
-    latency::measure(&url, &mut report).await?;
+    if has("--housekeeping") {
+        housekeeping::measure(&url, &mut report).await?;
+    } else {
+        drain::measure(&url, rounds, &mut report).await?;
+        hot::measure(&url, rounds, &mut report).await?;
+        latency::measure(&url, &mut report).await?;
+    }
     report.print(has("--json"));
     Ok(())
 }

@@ -27,7 +27,7 @@ impl Report {
 
     /// Prints a table, and with `json` one line for programs.
     pub(crate) fn print(&self, json: bool) {
-        println!("\n{:28} {:>12} {:>12} {:>7}", "", "outbox", "by hand", "ratio");
+        println!("\n{:28} {:>12} {:>12} {:>7}", "", "outbox", "baseline", "ratio");
         for line in &self.0 {
             println!("{}", line.text());
         }
@@ -60,7 +60,7 @@ impl Line {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
 }

@@ -33,6 +33,7 @@ mod caught;
 mod clock;
 mod error;
 mod pace;
+mod trace;
 
 #[cfg(test)]
 mod simulation;
@@ -40,7 +41,9 @@ mod simulation;
 pub use dead::{DeadEvents, DeadGroup, DeadStream, Sweep};
 pub use dispatch::EventInterceptor;
 pub use error::Error;
-pub use metrics::{DispatchResult, MetricsExporter, Way};
+pub use metrics::{DispatchResult, Metric, MetricKind, MetricUnit, MetricsExporter, Way};
+#[cfg(feature = "metrics")]
+pub use metrics::{MetricsFacade, PrefixError};
 pub use poll::{ClaimedEvent, PollerHandler};
 pub use retry::{Backoff, RetryPolicy};
 pub use run::{

@@ -20,10 +20,15 @@ pub use outbox_runtime::listener::{
 #[doc(inline)]
 pub use outbox_runtime::{
     Backoff, Builder, ClaimedEvent, Config, ConfigFault, DeadEvents, DeadGroup, DeadStream,
-    DispatchResult, DispatcherConfig, EnvError, Error, EventInterceptor, MetricsExporter, Mode,
-    Outbox, PollerConfig, PollerHandler, Purge, PurgeConfig, PurgeReport, PurgeScheduler,
-    RetryConfig, RetryPolicy, StartError, StartFault, Sweep, Unroutable, Way, builder, start,
+    DispatchResult, DispatcherConfig, EnvError, Error, EventInterceptor, Metric, MetricKind,
+    MetricUnit, MetricsExporter, Mode, Outbox, PollerConfig, PollerHandler, Purge, PurgeConfig,
+    PurgeReport, PurgeScheduler, RetryConfig, RetryPolicy, StartError, StartFault, Sweep,
+    Unroutable, Way, builder, start,
 };
+
+#[cfg(feature = "metrics")]
+#[doc(inline)]
+pub use outbox_runtime::{MetricsFacade, PrefixError};
 
 #[doc(inline)]
 pub use outbox_runtime::store::{
@@ -35,6 +40,9 @@ pub use outbox_runtime::store::{
 pub use outbox_runtime::write::{
     Receipt, Savepoint, Tx, WriteOutcome, Writer, WriterHook, Written,
 };
+
+#[doc = include_str!("../OPERATING.md")]
+pub mod operating {}
 
 #[doc(hidden)]
 pub use outbox_runtime::private as __private;

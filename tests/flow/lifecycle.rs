@@ -126,8 +126,8 @@ async fn a_dead_event_can_be_replayed<DB: TestDatabase>(db: Fresh<DB>) {
     insert_due(&db, &outbox, &["A"]).await;
     outbox.poll_once().await.unwrap();
     eventually("it is dead", async || with_status(&db, 3).await == 1).await;
-    let id = heard.calls()[0].event_id.parse().unwrap();
-    assert!(outbox.store().replay(id).await.unwrap());
+    let id = heard.calls()[0].event_id.clone();
+    outbox.dead_events().replay(id).await.unwrap();
     outbox.poll_once().await.unwrap();
     eventually("it is done", async || with_status(&db, 1).await == 1).await;
     assert_eq!(heard.count(), 2);

@@ -18,6 +18,7 @@ mod leases;
 mod lifecycle;
 mod modes;
 mod notify;
+mod operate;
 mod poller;
 mod start;
 mod stress;

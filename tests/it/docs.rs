@@ -5,18 +5,19 @@ use std::path::Path;
 
 use outbox::{
     Config, MAX_AGGREGATE_ID_BYTES, MAX_AGGREGATE_NAME_BYTES, MAX_EVENT_ID_BYTES,
-    MAX_EVENT_NAME_BYTES, MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES, MAX_TENANT_ID_BYTES, Status,
+    MAX_EVENT_NAME_BYTES, MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES, MAX_TENANT_ID_BYTES, Metric,
+    Status,
 };
 
-fn read(path: &str) -> String {
+pub(crate) fn read(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above");
     fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The rows of the README's table with this header, cell by cell.
+/// The rows of the table with this header, cell by cell.
 fn table(header: &str) -> Vec<Vec<String>> {
-    let readme = read("README.md");
-    let mut lines = readme.lines().skip_while(|line| *line != header).peekable();
+    let docs = ["README.md", "OPERATING.md"].map(read).concat();
+    let mut lines = docs.lines().skip_while(|line| *line != header).peekable();
     assert!(lines.peek().is_some(), "no table `{header}`");
     lines
         .skip(2)
@@ -108,6 +109,24 @@ fn statuses() {
 }
 
 #[test]
+fn metrics() {
+    let expected: Vec<Vec<String>> = Metric::ALL
+        .iter()
+        .map(|metric| {
+            let labels: Vec<String> =
+                metric.labels.iter().map(|label| format!("`{label}`")).collect();
+            vec![
+                format!("`{}`", metric.series("outbox")),
+                metric.kind.to_string(),
+                labels.join(", "),
+                metric.help.to_owned(),
+            ]
+        })
+        .collect();
+    assert_eq!(table("| series | kind | labels | meaning |"), expected);
+}
+
+#[test]
 fn defaults() {
     let Config { dispatcher, poller, retry, purge, .. } = Config::default();
     let config = Config::default();
@@ -132,9 +151,11 @@ fn defaults() {
         ("purge.retention", format!("{:?}", purge.retention)),
         ("purge.dead_retention", format!("{:?}", purge.dead_retention)),
         ("purge.interval", format!("{:?}", purge.interval)),
+        ("purge.any_status_after", format!("{:?}", purge.any_status_after)),
         ("unroutable", format!("{:?}", config.unroutable)),
         ("completion", format!("{:?}", config.completion)),
         ("notify", config.notify.to_string()),
+        ("redact_tenant", config.redact_tenant.to_string()),
     ];
     let expected: Vec<[String; 2]> =
         expected.iter().map(|(name, value)| [format!("`{name}`"), format!("`{value}`")]).collect();

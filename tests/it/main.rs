@@ -10,9 +10,11 @@
 #![allow(missing_docs, reason = "these types are read here and nowhere else")]
 
 mod config;
+mod dashboard;
 mod decode;
 mod docs;
 mod envelope;
 mod extract;
 mod fuzz;
+mod metrics;
 mod rename;

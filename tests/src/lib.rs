@@ -17,6 +17,7 @@ mod lose;
 mod node;
 mod proxy;
 mod recorder;
+mod spans;
 mod table;
 
 pub use cut::poll_times;
@@ -28,6 +29,7 @@ pub use lose::Losable;
 pub use node::Node;
 pub use proxy::Proxy;
 pub use recorder::Recorder;
+pub use spans::Spans;
 pub use table::{Row, Rows, event, lease, numbered};
 
 /// Runs generic tests `async fn test<DB: TestDatabase>(db: Fresh<DB>)` on every database.

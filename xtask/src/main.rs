@@ -18,6 +18,8 @@ cargo xtask test [--long]    everything that must pass: format, lints, docs, tes
 cargo xtask linked [--long]  the link-time registry under each way of building
 cargo xtask bench [--quick] [--json]
                              events per second, beside hand-written loops
+cargo xtask bench --housekeeping
+                             writers while dead events are replayed and done ones purged
 cargo xtask db               database servers for running a single test
 cargo xtask tidy             what no other tool checks about the sources
 cargo xtask expansion        what the macros cost at compile time

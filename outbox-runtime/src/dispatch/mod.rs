@@ -18,16 +18,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
 use crate::Error;
 use crate::caught::caught;
 use crate::hand::{BreakerStep, Entry, Hand};
 use crate::listener::{Listener, Listeners, Outcome, Result as Answer};
-use crate::metrics::{DispatchResult, MetricsExporter};
+use crate::metrics::{DispatchResult, MetricsExporter, OTHER};
 use crate::poll::Wake;
 use crate::retry::RetryPolicy;
 use crate::run::Service;
 use crate::store::{Backend, Completion, Finished};
+use crate::trace::{self, Tenant};
 use crate::write::Writer;
 use decide::{Decision, Ended, decide};
 
@@ -49,6 +51,8 @@ pub(crate) struct Dispatcher<DB: Backend> {
     pub(crate) wake: Arc<Wake>,
     /// Cancels what runs.
     pub(crate) cancel: CancellationToken,
+    /// Whether spans name it.
+    pub(crate) tenant: Tenant,
 }
 
 /// How a listener's events are treated.
@@ -75,7 +79,8 @@ impl<DB: Backend> Service for Worker<DB> {
 impl<DB: Backend> Dispatcher<DB> {
     /// Delivers an event. However that ends, the entry leaves the worker's hands.
     async fn deliver(&self, entry: Entry) {
-        let decision = match caught(self.attempt(&entry)).await {
+        let span = trace::dispatch(&entry.envelope, entry.attempts, self.tenant);
+        let decision = match caught(self.attempt(&entry)).instrument(span.clone()).await {
             Ok(decision) => decision,
             // Not the listener, whose panics are caught, but something of the user's around it: an
             // error's text, a retry policy, the end of a call that took too long.
@@ -85,6 +90,8 @@ impl<DB: Backend> Dispatcher<DB> {
                 decide(&Ended::Panicked, entry.attempts, max_attempts, &*self.pause)
             }
         };
+        conclude(&span, &decision);
+        drop(span);
         let step = match decision {
             Decision::Record(finished) => self.hand.finish(&entry, finished),
             Decision::Pause => self.hand.unreachable(&entry, |failures| self.pause.delay(failures)),
@@ -123,7 +130,7 @@ impl<DB: Backend> Dispatcher<DB> {
                 event.aggregate_type()
             );
             let dead = Finished::Dead { attempts: entry.attempts, error };
-            self.tell("other", entry, &dead, Duration::ZERO);
+            self.tell(OTHER, entry, &dead, Duration::ZERO);
             return Decision::Record(dead);
         };
         let begun = Instant::now();
@@ -202,11 +209,27 @@ impl<DB: Backend> Dispatcher<DB> {
                     event_id = %event.event_id(), event_type = event.event_type(), attempts, error,
                     "an event is dead"
                 );
+                self.metrics.died(topic, 1);
                 DispatchResult::Dead
             }
             Finished::Deferred { .. } => DispatchResult::Deferred,
             Finished::Released | Finished::Cancelled => return,
         };
         self.metrics.dispatched(topic, result, took);
+    }
+}
+
+/// Writes into a span what became of the event.
+fn conclude(span: &Span, decision: &Decision) {
+    let result = match decision {
+        Decision::Record(Finished::Done) | Decision::Marked => "success",
+        Decision::Record(Finished::Retry { .. }) => "failure",
+        Decision::Record(Finished::Dead { .. }) => "dead",
+        Decision::Record(Finished::Deferred { .. }) | Decision::Pause => "deferred",
+        Decision::Record(Finished::Released | Finished::Cancelled) | Decision::Leave => "cancelled",
+    };
+    span.record("result", result);
+    if matches!(result, "failure" | "dead") {
+        span.record("otel.status_code", "ERROR");
     }
 }

@@ -25,6 +25,7 @@ use super::{
 pub struct EventEnvelope(Arc<Parts>);
 
 /// What an envelope is made of, checked.
+#[derive(Clone)]
 pub(super) struct Parts {
     pub(super) event_id: EventId,
     pub(super) event_type: EventName,
@@ -73,6 +74,19 @@ impl EventEnvelope {
         payload: impl Into<String>,
     ) -> Result<Self, EventError> {
         Self::builder(event_type).payload_json(payload).build()
+    }
+
+    /// The same event with more headers; without them if there would be too many.
+    #[cfg(feature = "opentelemetry")]
+    pub(crate) fn and_headers(mut self, more: Vec<(&str, String)>) -> Self {
+        let mut headers = self.0.headers.clone();
+        for (key, value) in more {
+            headers.insert(key.to_owned(), value);
+        }
+        if headers.check().is_ok() {
+            Arc::make_mut(&mut self.0).headers = headers;
+        }
+        self
     }
 
     /// An envelope as it was stored. What a database holds was checked before, or is somebody's own

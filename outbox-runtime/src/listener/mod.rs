@@ -9,6 +9,7 @@ pub(crate) mod in_tx;
 pub(crate) mod outcome;
 mod registry;
 mod route;
+mod topics;
 
 pub use call::Listener;
 pub use delivery::Delivery;
@@ -21,3 +22,4 @@ pub use outcome::{
 };
 pub use registry::{ListenerRegistry, Unhandled};
 pub use route::Listeners;
+pub(crate) use topics::Topics;

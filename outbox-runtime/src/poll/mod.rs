@@ -24,14 +24,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
+use tracing::Instrument;
 
 use crate::Error;
 use crate::hand::{Hand, Room};
-use crate::metrics::{MetricsExporter, Way};
+use crate::listener::Topics;
+use crate::metrics::{MetricsExporter, OTHER, Way};
 use crate::run::within;
 use crate::store::{
     Backend, ClaimRequest, Claimed, Claims, Finished, Lease, Look, Quota, Store, Subscription,
 };
+use crate::trace;
 use floor::Floors;
 
 /// Claims events.
@@ -41,6 +44,7 @@ pub(crate) struct Poller<DB: Backend> {
     pub(crate) interest: Interest,
     pub(crate) owner: Arc<str>,
     pub(crate) metrics: Arc<dyn MetricsExporter>,
+    pub(crate) topics: Arc<Topics>,
     pub(crate) handler: Option<Arc<dyn PollerHandler>>,
     /// The most rows in one claim.
     pub(crate) batch: usize,
@@ -205,7 +209,11 @@ impl<DB: Backend> Poller<DB> {
         let lease = Lease { owner: &self.owner, length: self.hand.lease() };
         let skip_recent = self.skip_recent;
         let request = ClaimRequest { lease, subscription, fresh, retried, bytes, skip_recent };
-        within(self.patience, "claiming events", self.store.claim(request)).await
+        let span = trace::claim(self.store.table());
+        let claim = within(self.patience, "claiming events", self.store.claim(request));
+        let claims = claim.instrument(span.clone()).await?;
+        span.record("rows", claims.rows.len());
+        Ok(claims)
     }
 
     async fn take_in(&self, claims: Claims, anchor: Instant) -> usize {
@@ -214,6 +222,7 @@ impl<DB: Backend> Poller<DB> {
         }
         for row in claims.undecodable {
             tracing::error!(sequence = row.sequence, "a row cannot be read: {}", row.reason);
+            self.metrics.died(OTHER, 1);
             let dead = Finished::Dead { attempts: 0, error: row.reason.to_owned() };
             self.hand.settle(row.sequence, row.token, dead, anchor);
         }
@@ -223,6 +232,7 @@ impl<DB: Backend> Poller<DB> {
                 Some(dead) => {
                     let event_id = row.envelope.event_id();
                     tracing::error!(%event_id, "an event is dead: its owners were lost with it");
+                    self.metrics.died(self.topics.of_type(row.envelope.event_type()), 1);
                     self.hand.settle(row.sequence, row.token, dead, anchor);
                 }
                 None => rows.push(row),

@@ -18,12 +18,13 @@ use crate::dead::DeadEvents;
 use crate::dispatch::{Dispatcher, RecordLoop, Recorder, Treatment, Worker};
 use crate::event::EventId;
 use crate::hand::{Hand, Limits, Share};
-use crate::listener::{Listener, Listeners, Timeout};
+use crate::listener::{Listener, Listeners, Timeout, Topics};
 use crate::metrics::{Careful, MetricsExporter};
 use crate::poll::{Interest, PollLoop, Poller, Renewer, Wake};
 use crate::retry::{Backoff, RetryPolicy};
 use crate::store::{Backend, Store};
-use crate::write::{NoSeats, Seats, Writer};
+use crate::trace::Tenant;
+use crate::write::{Counter, NoSeats, Seats, Writer};
 
 /// How long a statement of the relay may take: a third of the lease, so that a renewal that does not
 /// come through can be tried again, and not for ever.
@@ -45,8 +46,12 @@ pub(super) async fn assemble<DB: Backend>(
     in_memory: bool,
 ) -> Result<Outbox<DB>, Error> {
     let Builder { pool, config, hooks, interceptors, policy, metrics, handler, .. } = builder;
-    let metrics: Arc<dyn MetricsExporter> = Arc::new(Careful(metrics));
     let table = store.table().clone();
+    let topics = Arc::new(Topics::of(&listeners));
+    let mut metrics = Careful(metrics);
+    metrics.starting(&table.to_string(), &topics.names());
+    let metrics: Arc<dyn MetricsExporter> = Arc::new(metrics);
+    let counter = Counter { metrics: Arc::clone(&metrics), topics: Arc::clone(&topics) };
     for warning in lint::of_config(&config, &listeners, pool.options().get_max_connections()) {
         tracing::warn!("{warning}");
     }
@@ -71,8 +76,8 @@ pub(super) async fn assemble<DB: Backend>(
             let (store, config) = (store.clone(), config.purge.clone());
             extras.start(PurgeLoop::new(Purger { store, config, patience }));
         }
-        let dead = DeadEvents::of(store, Arc::new(move || call(notices.as_deref())));
-        let writer = Writer::with(pool, table, hooks, seats);
+        let dead = DeadEvents::of(store.clone(), Arc::new(move || call(notices.as_deref())));
+        let writer = Writer::of(store, hooks, seats, Some(counter));
         return Ok(Outbox::new(writer, None, extras, dead, stop));
     }
 
@@ -138,7 +143,7 @@ pub(super) async fn assemble<DB: Backend>(
         runtime: runtime.clone(),
         full: Seldom::default(),
     });
-    let writer = Writer::with(pool, table, hooks, seats);
+    let writer = Writer::of(store.clone(), hooks, seats, Some(counter));
     let dispatcher = Arc::new(Dispatcher {
         writer: writer.clone(),
         owner: Arc::clone(&owner),
@@ -155,6 +160,7 @@ pub(super) async fn assemble<DB: Backend>(
         metrics: Arc::clone(&metrics),
         wake: Arc::clone(&wake),
         cancel: cancel.clone(),
+        tenant: if config.redact_tenant { Tenant::Hidden } else { Tenant::Shown },
     });
     if handler.is_none() {
         for _ in 0..config.dispatcher.workers {
@@ -168,6 +174,7 @@ pub(super) async fn assemble<DB: Backend>(
         interest,
         owner: Arc::clone(&owner),
         metrics: Arc::clone(&metrics),
+        topics,
         handler,
         batch: config.poller.batch_size,
         interval: config.poller.interval,
@@ -192,6 +199,7 @@ pub(super) async fn assemble<DB: Backend>(
         metrics: Arc::clone(&metrics),
         patience,
         unknown: Seldom::default(),
+        next: Instant::now(),
     });
 
     let replayed = Arc::clone(&wake);

@@ -39,7 +39,7 @@ pub struct Builder<DB: Backend> {
     pub(super) hooks: Vec<Arc<dyn WriterHook>>,
     pub(super) interceptors: Interceptors,
     pub(super) policy: Option<Arc<dyn RetryPolicy>>,
-    pub(super) metrics: Arc<dyn MetricsExporter>,
+    pub(super) metrics: Box<dyn MetricsExporter>,
     pub(super) handler: Option<Arc<dyn PollerHandler>>,
 }
 
@@ -64,7 +64,7 @@ impl<DB: Backend> Builder<DB> {
             hooks: Vec::new(),
             interceptors: Interceptors::default(),
             policy: None,
-            metrics: Arc::new(NoMetrics),
+            metrics: Box::new(NoMetrics),
             handler: None,
         }
     }
@@ -193,7 +193,7 @@ impl<DB: Backend> Builder<DB> {
 
     /// Is told what happens, to count it.
     pub fn metrics(mut self, exporter: impl MetricsExporter + 'static) -> Self {
-        self.metrics = Arc::new(exporter);
+        self.metrics = Box::new(exporter);
         self
     }
 

@@ -36,6 +36,8 @@ pub struct Config {
     pub completion: Completion,
     /// Wakes pollers of other nodes after a commit. PostgreSQL only.
     pub notify: bool,
+    /// Keeps tenants out of spans, and so out of the log.
+    pub redact_tenant: bool,
 }
 
 impl Default for Config {
@@ -51,6 +53,7 @@ impl Default for Config {
             unroutable: Unroutable::default(),
             completion: Completion::default(),
             notify: false,
+            redact_tenant: false,
         }
     }
 }

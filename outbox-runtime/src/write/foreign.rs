@@ -2,6 +2,7 @@ use super::{Hot, Left, Writer};
 use crate::Error;
 use crate::event::{EventEnvelope, EventId, IntoEnvelope};
 use crate::store::{Backend, NewRow, Seated};
+use crate::trace;
 
 /// Proof that an event was inserted in a transaction that is not ours. Dropping it costs nothing but
 /// latency: the poller finds the event.
@@ -33,7 +34,7 @@ impl<DB: Backend> Writer<DB> {
         event: impl IntoEnvelope,
     ) -> Result<Option<Receipt>, Error> {
         let shared = &self.shared;
-        let events = shared.hooks.before_write(vec![event.into_envelope()?])?;
+        let events = shared.hooks.before_write(vec![trace::carry(event.into_envelope()?)])?;
         let rows: Vec<NewRow<'_>> =
             events.iter().map(|envelope| NewRow { envelope, seated: Seated::No }).collect();
         let inserted = shared.store.insert(connection, &rows).await?;
@@ -51,6 +52,9 @@ impl<DB: Backend> Writer<DB> {
     /// If the database fails; the poller finds the event then.
     pub async fn committed(&self, receipt: Receipt) -> Result<(), Error> {
         let Some((sequence, envelope)) = receipt.inserted else { return Ok(()) };
+        if let Some(counter) = &self.shared.counter {
+            counter.committed(&envelope);
+        }
         let Some(seat) = self.shared.seats.reserve(&envelope, 0) else {
             let delayed = usize::from(envelope.delay().is_some());
             self.shared

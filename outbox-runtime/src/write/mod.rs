@@ -4,15 +4,18 @@
 //! [`Writer`] begins transactions. [`Tx`] is one: it buffers events and inserts them as the last thing
 //! before the commit. [`Savepoint`] is a part of one that can be undone. [`WriterHook`] looks on.
 //! [`Seats`] is what the runtime offers: places for events that can be delivered at once. `acknowledge`
-//! ends a transaction in which a listener has worked, and `foreign` is for transactions that are not ours.
+//! ends a transaction in which a listener has worked, `foreign` is for transactions that are not ours, and
+//! `count` counts.
 
 mod acknowledge;
+mod count;
 mod foreign;
 mod hook;
 mod savepoint;
 mod seat;
 mod tx;
 
+pub(crate) use count::Counter;
 pub use foreign::Receipt;
 pub use hook::WriterHook;
 pub use savepoint::Savepoint;
@@ -39,6 +42,7 @@ struct Shared<DB: Backend> {
     store: Store<DB>,
     hooks: Hooks,
     seats: Arc<dyn Seats>,
+    counter: Option<Counter>,
 }
 
 /// What nothing is.
@@ -70,8 +74,17 @@ impl<DB: Backend> Writer<DB> {
         hooks: Vec<Arc<dyn WriterHook>>,
         seats: Arc<dyn Seats>,
     ) -> Self {
-        let store = Store::new(pool, table);
-        Self { shared: Arc::new(Shared { store, hooks: Hooks::new(hooks), seats }) }
+        Self::of(Store::new(pool, table), hooks, seats, None)
+    }
+
+    /// A writer that counts.
+    pub(crate) fn of(
+        store: Store<DB>,
+        hooks: Vec<Arc<dyn WriterHook>>,
+        seats: Arc<dyn Seats>,
+        counter: Option<Counter>,
+    ) -> Self {
+        Self { shared: Arc::new(Shared { store, hooks: Hooks::new(hooks), seats, counter }) }
     }
 
     /// The store that it writes to.

@@ -6,6 +6,7 @@ use super::hook::Hooks;
 use crate::Error;
 use crate::event::{EventEnvelope, EventId, IntoEnvelope};
 use crate::store::Backend;
+use crate::trace;
 
 /// A part of a [`Tx`](super::Tx) that can be undone on its own, with the events written in it.
 ///
@@ -98,7 +99,8 @@ pub(super) fn buffer<E: IntoEnvelope>(
     hooks: &Hooks,
     events: impl IntoIterator<Item = E>,
 ) -> Result<Vec<EventId>, Error> {
-    let events = events.into_iter().map(E::into_envelope).collect::<Result<Vec<_>, _>>()?;
+    let events = events.into_iter().map(|event| event.into_envelope().map(trace::carry));
+    let events = events.collect::<Result<Vec<_>, _>>()?;
     let events = hooks.before_write(events)?;
     let ids = events.iter().map(EventEnvelope::event_id).collect();
     hooks.after_write(&events);

@@ -3,11 +3,13 @@ use std::sync::Arc;
 
 use sqlx::Transaction;
 use tokio::runtime::Handle;
+use tracing::Instrument;
 
 use super::{Hot, Left, Savepoint, Seat, Shared, savepoint};
 use crate::Error;
 use crate::event::{EventEnvelope, EventId, IntoEnvelope};
 use crate::store::{Backend, Inserted, NewRow, Pass, Purpose, Seated};
+use crate::trace;
 
 /// A transaction that events can be written in.
 ///
@@ -112,7 +114,13 @@ impl<DB: Backend> Tx<DB> {
     /// [`Error::TransactionLost`] if the database had ended the transaction before: nothing is
     /// written then. Any other error leaves open whether the commit took place; if it did, the
     /// events will be delivered. So does dropping this future before its end.
-    pub async fn commit(mut self) -> Result<(), Error> {
+    pub async fn commit(self) -> Result<(), Error> {
+        let events = self.buffer.len() + self.flushed.len();
+        let span = trace::write(self.shared.store.table(), events);
+        self.insert_and_commit().instrument(span).await
+    }
+
+    async fn insert_and_commit(mut self) -> Result<(), Error> {
         self.committing = true;
         let early = !self.flushed.is_empty();
         let guarded = match (self.buffer.is_empty(), self.flushed.is_empty()) {
@@ -241,6 +249,9 @@ impl<DB: Backend> Tx<DB> {
         let mut left = Left { early, ..Left::default() };
         for Flushed { envelope, inserted, seat } in flushed {
             events.push(envelope.clone());
+            if let (false, Some(counter)) = (inserted.duplicate, &self.shared.counter) {
+                counter.committed(&envelope);
+            }
             match seat {
                 Some(seat) => hot.push(Hot { seat, sequence: inserted.sequence, envelope }),
                 None if inserted.duplicate => {}

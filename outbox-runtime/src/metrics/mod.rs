@@ -1,7 +1,18 @@
 //! What can be counted.
+//!
+//! # Layout
+//! [`MetricsExporter`] is told what happens. `catalogue` has every series by its name, and `facade`
+//! writes them to the `metrics` crate.
+
+mod catalogue;
+#[cfg(feature = "metrics")]
+mod facade;
+
+pub use catalogue::{Metric, MetricKind, MetricUnit};
+#[cfg(feature = "metrics")]
+pub use facade::{MetricsFacade, PrefixError};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::store::Stats;
@@ -12,11 +23,21 @@ use crate::store::Stats;
 /// number of different ones is bounded.
 #[expect(unused_variables, reason = "the names document what is given")]
 pub trait MetricsExporter: Send + Sync {
-    /// Events were committed, or claimed by the poller.
+    /// The outbox of this table is being started; these are the topics that there will be, and
+    /// `other`.
+    fn starting(&mut self, table: &str, topics: &[&str]) {}
+
+    /// Events of a topic were committed in this process.
+    fn committed(&self, topic: &str, events: usize) {}
+
+    /// Events went into a queue, or past it.
     fn enqueued(&self, way: Way, events: usize) {}
 
     /// A listener has been called.
     fn dispatched(&self, topic: &str, result: DispatchResult, took: Duration) {}
+
+    /// Events were given up, by their listener or without it.
+    fn died(&self, topic: &str, events: usize) {}
 
     /// How many events wait in the hot and in the cold lane.
     fn queue_depth(&self, hot: usize, cold: usize) {}
@@ -65,6 +86,24 @@ pub enum DispatchResult {
     Deferred,
 }
 
+impl DispatchResult {
+    /// Every one of them.
+    pub const ALL: [Self; 4] = [Self::Success, Self::Failure, Self::Dead, Self::Deferred];
+
+    /// Its name as a label.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Failure => "failure",
+            Self::Dead => "dead",
+            Self::Deferred => "deferred",
+        }
+    }
+}
+
+/// The topic of events that nobody here knows.
+pub(crate) const OTHER: &str = "other";
+
 /// Counts nothing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NoMetrics;
@@ -72,7 +111,7 @@ pub(crate) struct NoMetrics;
 impl MetricsExporter for NoMetrics {}
 
 /// Keeps the panics of an exporter from whoever tells it something.
-pub(crate) struct Careful(pub(crate) Arc<dyn MetricsExporter>);
+pub(crate) struct Careful(pub(crate) Box<dyn MetricsExporter>);
 
 impl Careful {
     fn tell(&self, tell: impl FnOnce(&dyn MetricsExporter)) {
@@ -83,6 +122,21 @@ impl Careful {
 }
 
 impl MetricsExporter for Careful {
+    fn starting(&mut self, table: &str, topics: &[&str]) {
+        let own = &mut self.0;
+        if catch_unwind(AssertUnwindSafe(|| own.starting(table, topics))).is_err() {
+            tracing::error!("a metrics exporter panicked");
+        }
+    }
+
+    fn committed(&self, topic: &str, events: usize) {
+        self.tell(|own| own.committed(topic, events));
+    }
+
+    fn died(&self, topic: &str, events: usize) {
+        self.tell(|own| own.died(topic, events));
+    }
+
     fn enqueued(&self, way: Way, events: usize) {
         self.tell(|own| own.enqueued(way, events));
     }

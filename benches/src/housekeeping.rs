@@ -1,0 +1,193 @@
+//! Sixteen writers while 100,000 dead events are replayed and 1,000,000 done ones purged.
+//!
+//! Windows with and without the housekeeping follow each other, so that what drifts (checkpoints, the
+//! growing table) is in both.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use outbox::{
+    DeadEvents, DeadFilter, EventEnvelope, Mode, Outbox, PurgeConfig, PurgeScheduler, Table,
+};
+use sqlx::{PgPool, Postgres};
+
+use crate::Result;
+use crate::database::{fresh, payload, remove};
+use crate::report::{Report, median};
+
+const WRITERS: usize = 16;
+const DONE: i32 = 1_000_000;
+const DEAD: i32 = 100_000;
+const WINDOW: Duration = Duration::from_secs(3);
+/// How long nothing but writers runs at first.
+const WARM_UP: usize = 3;
+
+/// What the writers have done, and what they waited for.
+#[derive(Default)]
+struct Writers {
+    commits: AtomicU64,
+    /// Of one commit, in microseconds, since it was last asked for.
+    slowest: AtomicU64,
+    /// For a lock, in microseconds.
+    longest_wait: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// One window.
+struct Seen {
+    rate: f64,
+    slowest: Duration,
+    longest_wait: Duration,
+}
+
+pub(crate) async fn measure(url: &str, report: &mut Report) -> Result {
+    let pool = fresh(url, WRITERS as u32 + 4).await?;
+    println!("filling: {DONE} done, {DEAD} dead");
+    fill(&pool).await?;
+    let outbox = outbox::builder(pool.clone()).mode(Mode::WriterOnly).start().await?;
+    let writers = Arc::new(Writers::default());
+    let mut tasks: Vec<_> = (0..WRITERS)
+        .map(|_| tokio::task::spawn(write(outbox.clone(), Arc::clone(&writers))))
+        .collect();
+    tasks.push(tokio::task::spawn(watch(pool.clone(), Arc::clone(&writers))));
+    for _ in 0..WARM_UP {
+        writers.window().await;
+    }
+
+    let (mut calm, mut busy) = (Vec::new(), Vec::new());
+    let mut config = PurgeConfig::default();
+    config.retention = Duration::from_secs(24 * 60 * 60);
+    let purge = PurgeScheduler::new(pool.clone(), Table::default(), config)?;
+    let mut purging = purge.purging();
+    let dead = DeadEvents::new(pool.clone(), Table::default());
+    let mut replaying = dead.replaying(&DeadFilter::default(), 500).await?;
+    let (mut purged, mut replayed, mut worked) = (false, false, Duration::ZERO);
+    while !(purged && replayed) {
+        calm.push(writers.window().await);
+        let begun = Instant::now();
+        let window = writers.window();
+        let work = async {
+            let over = || begun.elapsed() >= WINDOW;
+            let purge = async {
+                while !over() && !purged {
+                    purged = purging.next().await?.is_none();
+                }
+                Ok::<_, outbox::Error>(())
+            };
+            let replay = async {
+                while !over() && !replayed {
+                    replayed = replaying.next().await?.is_none();
+                }
+                Ok(())
+            };
+            tokio::try_join!(purge, replay)
+        };
+        let (seen, done) = tokio::join!(window, work);
+        done?;
+        worked += WINDOW;
+        // The last window may be half empty.
+        if !(purged && replayed) {
+            busy.push(seen);
+        }
+    }
+    calm.push(writers.window().await);
+    writers.stop.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.await??;
+    }
+
+    let report_of = purging.report();
+    println!(
+        "purged {} and replayed {} in {:.0} s of housekeeping, {} windows of each kind",
+        report_of.deleted(),
+        replaying.done(),
+        worked.as_secs_f64(),
+        busy.len()
+    );
+    let rates = |seen: &[Seen]| seen.iter().map(|window| window.rate).collect::<Vec<_>>();
+    let most = |seen: &[Seen], of: fn(&Seen) -> Duration| {
+        seen.iter().map(of).max().unwrap_or_default().as_secs_f64() * 1_000.0
+    };
+    let (first, last) = (&calm[..calm.len() / 4 + 1], &calm[calm.len() * 3 / 4..]);
+    println!(
+        "writers alone: {:.0} commits/s in the first quarter, {:.0} in the last",
+        median(rates(first)),
+        median(rates(last))
+    );
+    println!(
+        "slowest commit: {:.0} ms with it, {:.0} ms without; longest wait for a lock: {:.0} ms with it, {:.0} ms without",
+        most(&busy, |window| window.slowest),
+        most(&calm, |window| window.slowest),
+        most(&busy, |window| window.longest_wait),
+        most(&calm, |window| window.longest_wait)
+    );
+    report.add("writers during housekeeping", "commits/s", rates(&busy), rates(&calm));
+    outbox.shutdown().await?;
+    remove(url, pool).await
+}
+
+impl Writers {
+    async fn window(&self) -> Seen {
+        self.slowest.store(0, Ordering::Relaxed);
+        self.longest_wait.store(0, Ordering::Relaxed);
+        let (begun, before) = (Instant::now(), self.commits.load(Ordering::Relaxed));
+        tokio::time::sleep(WINDOW).await;
+        let commits = self.commits.load(Ordering::Relaxed) - before;
+        let micros = |value: &AtomicU64| Duration::from_micros(value.load(Ordering::Relaxed));
+        Seen {
+            rate: commits as f64 / begun.elapsed().as_secs_f64(),
+            slowest: micros(&self.slowest),
+            longest_wait: micros(&self.longest_wait),
+        }
+    }
+}
+
+async fn write(outbox: Outbox<Postgres>, writers: Arc<Writers>) -> Result {
+    while !writers.stop.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        let mut tx = outbox.begin().await?;
+        tx.write(EventEnvelope::json("Benched", payload())?)?;
+        tx.commit().await?;
+        writers.commits.fetch_add(1, Ordering::Relaxed);
+        let micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        writers.slowest.fetch_max(micros, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Looks for how long anybody has waited for a lock. It looks every 20 ms, so a wait of more than 120 ms
+/// is always seen as one of more than 100.
+async fn watch(pool: PgPool, writers: Arc<Writers>) -> Result {
+    let query = "SELECT COALESCE(MAX(extract(epoch FROM clock_timestamp() - waitstart) * 1000000), 0)::bigint \
+        FROM pg_locks WHERE NOT granted AND waitstart IS NOT NULL";
+    let mut ticks = tokio::time::interval(Duration::from_millis(20));
+    while !writers.stop.load(Ordering::Relaxed) {
+        ticks.tick().await;
+        let micros: i64 = sqlx::query_scalar(query).fetch_one(&pool).await?;
+        writers.longest_wait.fetch_max(micros.unsigned_abs(), Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+async fn fill(pool: &PgPool) -> Result {
+    for (count, status, name) in [(DONE, 1, "done"), (DEAD, 3, "dead")] {
+        sqlx::query(
+            "INSERT INTO outbox_event (event_id, event_type, aggregate_type, payload, status, \
+                last_error, available_at, created_at, done_at) \
+             SELECT $4 || i, 'Benched', '__GLOBAL__', $2::json, $3::smallint, \
+                CASE WHEN $3 = 3 THEN 'no answer' END, t, t, t \
+             FROM (SELECT i, now() - interval '2 days' + i * interval '1 microsecond' AS t \
+                FROM generate_series(1, $1) AS i) AS rows",
+        )
+        .bind(count)
+        .bind(payload())
+        .bind(status)
+        .bind(name)
+        .execute(pool)
+        .await?;
+    }
+    sqlx::query("VACUUM (ANALYZE) outbox_event").execute(pool).await?;
+    sqlx::query("CHECKPOINT").execute(pool).await?;
+    Ok(())
+}

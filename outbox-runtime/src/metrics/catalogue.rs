@@ -1,0 +1,131 @@
+//! Every series by its name, once.
+
+use std::fmt;
+
+/// A series that [`MetricsFacade`](super::MetricsFacade) writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metric {
+    /// What follows the prefix.
+    pub suffix: &'static str,
+    /// What it is.
+    pub kind: MetricKind,
+    /// In what it is measured.
+    pub unit: MetricUnit,
+    /// Its labels. None of them ever has an id, a tenant or an error's text as its value.
+    pub labels: &'static [&'static str],
+    /// What it tells.
+    pub help: &'static str,
+}
+
+/// What a series is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MetricKind {
+    /// It only rises.
+    Counter,
+    /// It is what it is now.
+    Gauge,
+    /// It is spread over buckets.
+    Histogram,
+}
+
+/// In what a series is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MetricUnit {
+    /// Things.
+    Count,
+    /// Seconds.
+    Seconds,
+    /// Milliseconds.
+    Milliseconds,
+}
+
+impl Metric {
+    /// Buckets for series that are measured in seconds.
+    pub const SECONDS_BUCKETS: &'static [f64] = &[
+        0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+        60.0,
+    ];
+
+    /// Buckets for series that count rows.
+    pub const ROWS_BUCKETS: &'static [f64] =
+        &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0];
+
+    /// Its name behind a prefix: `outbox.enqueue.hot`, `outbox_dispatch_total`.
+    pub fn name(&self, prefix: &str) -> String {
+        [prefix, self.suffix].concat()
+    }
+
+    /// Its name as Prometheus writes it: `outbox_enqueue_hot`.
+    pub fn series(&self, prefix: &str) -> String {
+        self.name(prefix).replace('.', "_")
+    }
+}
+
+impl fmt::Display for MetricKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        })
+    }
+}
+
+const TABLE: &[&str] = &["table"];
+const TOPIC: &[&str] = &["table", "topic"];
+const RESULT: &[&str] = &["table", "topic", "result"];
+
+/// Declares each series as a constant, and the list of them all.
+macro_rules! catalogue {
+    ($($name:ident: $suffix:literal $kind:ident $unit:ident $labels:ident $help:literal;)*) => {
+        $(pub(super) const $name: Metric = Metric {
+            suffix: $suffix,
+            kind: MetricKind::$kind,
+            unit: MetricUnit::$unit,
+            labels: $labels,
+            help: $help,
+        };)*
+
+        impl Metric {
+            /// Every series there is.
+            pub const ALL: &'static [Self] = &[$($name),*];
+        }
+    };
+}
+
+catalogue! {
+    ENQUEUE: "_enqueue_total" Counter Count TOPIC "events committed";
+    DISPATCH: "_dispatch_total" Counter Count RESULT "calls of listeners";
+    DEAD: "_dead_total" Counter Count TOPIC "events given up";
+    DISPATCH_LATENCY: "_dispatch_latency_seconds" Histogram Seconds RESULT "how long a listener took";
+
+    PENDING: "_pending_count" Gauge Count TABLE "events not delivered yet, in hand or not; up to 200,000";
+    LOCKED: "_locked_count" Gauge Count TABLE "events in somebody's hand";
+    DEAD_COUNT: "_dead_count" Gauge Count TABLE "events given up and still there; up to 100,000";
+    DONE_ESTIMATE: "_done_estimate" Gauge Count TABLE "events delivered and not purged yet, roughly";
+    OLDEST_AGE: "_oldest_pending_age_seconds" Gauge Seconds TABLE "how long the oldest pending event has been due, or in hand: alert on this one";
+    UNROUTABLE: "_unroutable_count" Gauge Count TABLE "pending events that nobody in this process listens to";
+    PAUSED: "_paused_listeners" Gauge Count TABLE "listeners that pause because what they talk to cannot be reached";
+
+    STALE: "_stale_results_total" Counter Count TABLE "results that came after their lease had ended, and were not applied";
+    LEASES_LOST: "_leases_lost_total" Counter Count TABLE "leases that ended before the event could be started";
+    CLAIM_ROWS: "_claim_rows" Histogram Count TABLE "events in one claim";
+    CLAIM_SECONDS: "_claim_seconds" Histogram Seconds TABLE "how long a claim took";
+    FLUSH_ROWS: "_flush_rows" Histogram Count TABLE "results recorded in one statement";
+    FLUSH_SECONDS: "_flush_seconds" Histogram Seconds TABLE "how long recording them took";
+
+    HOT: ".enqueue.hot" Counter Count TABLE "events that went straight from the commit to a worker";
+    HOT_DROPPED: ".enqueue.hot.dropped" Counter Count TABLE "events for which the straight way had no room; the poller brings them";
+    HOT_DELAYED: ".enqueue.hot.skipped.delayed" Counter Count TABLE "events that were not due when they were committed";
+    COLD: ".enqueue.cold" Counter Count TABLE "events that the poller brought";
+    SUCCESS: ".dispatch.success" Counter Count TABLE "calls that delivered";
+    FAILURE: ".dispatch.failure" Counter Count TABLE "calls that failed and will be repeated";
+    DISPATCH_DEAD: ".dispatch.dead" Counter Count TABLE "calls that failed for good";
+    DEFERRED: ".dispatch.deferred" Counter Count TABLE "calls that are to be repeated later, no attempt spent";
+    HOT_DEPTH: ".queue.hot.depth" Gauge Count TABLE "events that wait for a worker and came straight from a commit";
+    COLD_DEPTH: ".queue.cold.depth" Gauge Count TABLE "events that wait for a worker and came from the poller";
+    LAG: ".lag.oldest.ms" Gauge Milliseconds TABLE "how long the oldest pending event has been due, or in hand";
+}

@@ -1,0 +1,185 @@
+use std::time::Duration;
+
+use ::metrics::{
+    Label, SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram,
+};
+use thiserror::Error;
+
+use super::catalogue::{self, Metric, MetricKind, MetricUnit};
+use super::{DispatchResult, MetricsExporter, OTHER, Way};
+use crate::store::Stats;
+
+/// Writes to the recorder of the [`metrics`](https://docs.rs/metrics) crate, from where any exporter
+/// takes it. Install the recorder before the outbox is started.
+///
+/// ```no_run
+/// # async fn example(pool: sqlx::Pool<impl outbox_runtime::store::Backend>) -> Result<(), Box<dyn std::error::Error>> {
+/// use outbox_runtime::MetricsFacade;
+///
+/// let outbox = outbox_runtime::builder(pool).metrics(MetricsFacade::new()).start().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// [`Metric::ALL`] is what it writes.
+#[derive(Debug, Clone)]
+pub struct MetricsFacade {
+    prefix: String,
+    table: SharedString,
+}
+
+/// A prefix that no series can begin with.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "`{prefix}` cannot be the beginning of a series' name: letters, digits and `_` are allowed, and no \
+     digit at first"
+)]
+pub struct PrefixError {
+    prefix: String,
+}
+
+impl Default for MetricsFacade {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MetricsFacade {
+    /// With the prefix `outbox`.
+    pub fn new() -> Self {
+        Self { prefix: "outbox".to_owned(), table: SharedString::const_str("") }
+    }
+
+    /// With another prefix.
+    ///
+    /// # Errors
+    /// If no series can begin with it.
+    pub fn with_prefix(prefix: impl Into<String>) -> Result<Self, PrefixError> {
+        let prefix = prefix.into();
+        let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+        let named = prefix.bytes().next().is_some_and(letter)
+            && prefix.bytes().all(|byte| letter(byte) || byte.is_ascii_digit());
+        if named { Ok(Self { prefix, ..Self::new() }) } else { Err(PrefixError { prefix }) }
+    }
+
+    fn count(&self, metric: &Metric, events: usize, labels: &[(&'static str, &str)]) {
+        let counter = counter!(metric.name(&self.prefix), self.labels(labels));
+        counter.increment(events as u64);
+    }
+
+    fn set(&self, metric: &Metric, value: f64) {
+        gauge!(metric.name(&self.prefix), self.labels(&[])).set(value);
+    }
+
+    fn spread(&self, metric: &Metric, value: f64, labels: &[(&'static str, &str)]) {
+        histogram!(metric.name(&self.prefix), self.labels(labels)).record(value);
+    }
+
+    fn labels(&self, more: &[(&'static str, &str)]) -> Vec<Label> {
+        let table = Label::new("table", self.table.clone());
+        let more = more.iter().map(|(name, value)| Label::new(*name, (*value).to_owned()));
+        std::iter::once(table).chain(more).collect()
+    }
+
+    fn describe(&self, metric: &Metric) {
+        let unit = match metric.unit {
+            MetricUnit::Count => Unit::Count,
+            MetricUnit::Seconds => Unit::Seconds,
+            MetricUnit::Milliseconds => Unit::Milliseconds,
+        };
+        let name = metric.name(&self.prefix);
+        match metric.kind {
+            MetricKind::Counter => describe_counter!(name, unit, metric.help),
+            MetricKind::Gauge => describe_gauge!(name, unit, metric.help),
+            MetricKind::Histogram => describe_histogram!(name, unit, metric.help),
+        }
+    }
+}
+
+impl MetricsExporter for MetricsFacade {
+    /// Counters begin at zero, not with their first event: otherwise nobody sees them rise to one.
+    fn starting(&mut self, table: &str, topics: &[&str]) {
+        self.table = table.to_owned().into();
+        for metric in Metric::ALL {
+            self.describe(metric);
+            if (metric.kind, metric.labels) == (MetricKind::Counter, &["table"]) {
+                self.count(metric, 0, &[]);
+            }
+        }
+        for topic in topics.iter().copied().chain([OTHER]) {
+            self.committed(topic, 0);
+            self.died(topic, 0);
+            for result in DispatchResult::ALL {
+                let labels = [("topic", topic), ("result", result.name())];
+                self.count(&catalogue::DISPATCH, 0, &labels);
+            }
+        }
+    }
+
+    fn committed(&self, topic: &str, events: usize) {
+        self.count(&catalogue::ENQUEUE, events, &[("topic", topic)]);
+    }
+
+    fn enqueued(&self, way: Way, events: usize) {
+        let metric = match way {
+            Way::Hot => catalogue::HOT,
+            Way::HotDropped => catalogue::HOT_DROPPED,
+            Way::HotSkippedDelayed => catalogue::HOT_DELAYED,
+            Way::Cold => catalogue::COLD,
+        };
+        self.count(&metric, events, &[]);
+    }
+
+    fn dispatched(&self, topic: &str, result: DispatchResult, took: Duration) {
+        let labels = [("topic", topic), ("result", result.name())];
+        self.count(&catalogue::DISPATCH, 1, &labels);
+        self.spread(&catalogue::DISPATCH_LATENCY, took.as_secs_f64(), &labels);
+        let metric = match result {
+            DispatchResult::Success => catalogue::SUCCESS,
+            DispatchResult::Failure => catalogue::FAILURE,
+            DispatchResult::Dead => catalogue::DISPATCH_DEAD,
+            DispatchResult::Deferred => catalogue::DEFERRED,
+        };
+        self.count(&metric, 1, &[]);
+    }
+
+    fn died(&self, topic: &str, events: usize) {
+        self.count(&catalogue::DEAD, events, &[("topic", topic)]);
+    }
+
+    fn queue_depth(&self, hot: usize, cold: usize) {
+        self.set(&catalogue::HOT_DEPTH, hot as f64);
+        self.set(&catalogue::COLD_DEPTH, cold as f64);
+    }
+
+    fn table(&self, stats: &Stats) {
+        self.set(&catalogue::PENDING, stats.pending as f64);
+        self.set(&catalogue::LOCKED, stats.locked as f64);
+        self.set(&catalogue::DEAD_COUNT, stats.dead as f64);
+        self.set(&catalogue::DONE_ESTIMATE, stats.done_estimate as f64);
+        self.set(&catalogue::UNROUTABLE, stats.unknown as f64);
+        let age = stats.oldest_overdue.as_secs_f64();
+        self.set(&catalogue::OLDEST_AGE, age);
+        self.set(&catalogue::LAG, age * 1_000.0);
+    }
+
+    fn claimed(&self, rows: usize, took: Duration) {
+        self.spread(&catalogue::CLAIM_ROWS, rows as f64, &[]);
+        self.spread(&catalogue::CLAIM_SECONDS, took.as_secs_f64(), &[]);
+    }
+
+    fn recorded(&self, rows: usize, stale: usize, took: Duration) {
+        self.spread(&catalogue::FLUSH_ROWS, rows as f64, &[]);
+        self.spread(&catalogue::FLUSH_SECONDS, took.as_secs_f64(), &[]);
+        self.count(&catalogue::STALE, stale, &[]);
+    }
+
+    fn leases_lost(&self, rows: usize) {
+        self.count(&catalogue::LEASES_LOST, rows, &[]);
+    }
+
+    fn paused_listeners(&self, listeners: usize) {
+        self.set(&catalogue::PAUSED, listeners as f64);
+    }
+}

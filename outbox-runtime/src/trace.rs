@@ -1,0 +1,167 @@
+//! Spans, and the trace that an event carries from whoever writes it to its listener.
+
+use tracing::field::Empty;
+use tracing::{Span, debug_span, info_span};
+
+use crate::event::EventEnvelope;
+use crate::store::Table;
+
+/// Around the commit of a transaction with events.
+pub(crate) fn write(table: &Table, events: usize) -> Span {
+    if events == 0 {
+        return Span::none();
+    }
+    info_span!("outbox.write", %table, events, otel.kind = "producer")
+}
+
+/// Around a claim.
+pub(crate) fn claim(table: &Table) -> Span {
+    debug_span!("outbox.claim", %table, rows = Empty)
+}
+
+/// Around everything that is done with an event, as a part of the trace in which it was written.
+pub(crate) fn dispatch(event: &EventEnvelope, attempts: u32, tenant: Tenant) -> Span {
+    let span = info_span!(
+        "outbox.dispatch",
+        event_id = %event.event_id(),
+        event_type = event.event_type(),
+        aggregate_type = event.aggregate_type(),
+        aggregate_id = event.aggregate_id(),
+        tenant_id = event.tenant_id().filter(|_| tenant == Tenant::Shown),
+        attempts,
+        result = Empty,
+        otel.kind = "consumer",
+        otel.status_code = Empty,
+    );
+    #[cfg(feature = "opentelemetry")]
+    context::go_on(&span, event.headers());
+    span
+}
+
+/// Whether tenants are named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tenant {
+    Shown,
+    Hidden,
+}
+
+/// Adds the present trace to an event's headers, unless it has one already.
+#[cfg(feature = "opentelemetry")]
+pub(crate) fn carry(event: EventEnvelope) -> EventEnvelope {
+    context::carry(event)
+}
+
+/// Without OpenTelemetry there is no trace to be carried.
+#[cfg(not(feature = "opentelemetry"))]
+pub(crate) fn carry(event: EventEnvelope) -> EventEnvelope {
+    event
+}
+
+/// The W3C's trace context, as headers.
+#[cfg(feature = "opentelemetry")]
+mod context {
+    use opentelemetry::Context;
+    use opentelemetry::trace::{
+        SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState,
+    };
+    use tracing::Span;
+    use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+    use crate::event::{EventEnvelope, Headers};
+
+    const PARENT: &str = "traceparent";
+    const STATE: &str = "tracestate";
+
+    pub(super) fn carry(event: EventEnvelope) -> EventEnvelope {
+        if event.headers().get(PARENT).is_some() {
+            return event;
+        }
+        let context = Span::current().context();
+        let span = context.span();
+        let current = span.span_context();
+        if !current.is_valid() {
+            return event;
+        }
+        let mut headers = vec![(PARENT, parent(current))];
+        let state = current.trace_state().header();
+        if !state.is_empty() {
+            headers.push((STATE, state));
+        }
+        event.and_headers(headers)
+    }
+
+    pub(super) fn go_on(span: &Span, headers: &Headers) {
+        let Some(parent) = headers.get(PARENT).and_then(|text| read(text, headers.get(STATE)))
+        else {
+            return;
+        };
+        // Where nobody traces, there is nothing to be set.
+        let _ = span.set_parent(Context::new().with_remote_span_context(parent));
+    }
+
+    fn parent(context: &SpanContext) -> String {
+        let flags = context.trace_flags().to_u8();
+        format!("00-{}-{}-{flags:02x}", context.trace_id(), context.span_id())
+    }
+
+    /// Headers may be somebody else's: what is no trace is passed over.
+    fn read(parent: &str, state: Option<&str>) -> Option<SpanContext> {
+        let parts: Vec<&str> = parent.split('-').collect();
+        let [version, trace, span, flags, rest @ ..] = parts.as_slice() else { return None };
+        let hex = |text: &str, length: usize| {
+            let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+            text.len() == length && text.bytes().all(digit)
+        };
+        let lengths = [(version, 2), (trace, 32), (span, 16), (flags, 2)];
+        let sound = lengths.into_iter().all(|(text, length)| hex(text, length));
+        // A later version may have more to say, this one may not.
+        if !sound || *version == "ff" || (*version == "00" && !rest.is_empty()) {
+            return None;
+        }
+        let context = SpanContext::new(
+            TraceId::from_hex(trace).ok()?,
+            SpanId::from_hex(span).ok()?,
+            TraceFlags::new(u8::from_str_radix(flags, 16).ok()?) & TraceFlags::SAMPLED,
+            true,
+            state.and_then(|state| state.parse::<TraceState>().ok()).unwrap_or_default(),
+        );
+        context.is_valid().then_some(context)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+
+        #[test]
+        fn what_is_written_reads_back() {
+            let text = format!("00-{TRACE}-b7ad6b7169203331-01");
+            let context = read(&text, Some("vendor=value")).expect("it is one");
+            assert_eq!(parent(&context), text);
+            assert_eq!(context.trace_state().header(), "vendor=value");
+            assert!(context.is_remote() && context.is_sampled());
+        }
+
+        #[test]
+        fn what_is_no_trace_is_passed_over() {
+            let zero = "0".repeat(32);
+            for text in [
+                String::new(),
+                "00".to_owned(),
+                format!("ff-{TRACE}-b7ad6b7169203331-01"),
+                format!("00-{TRACE}-b7ad6b7169203331-01-more"),
+                format!("00-{zero}-b7ad6b7169203331-01"),
+                format!("00-{TRACE}-0000000000000000-01"),
+                format!("00-{}-b7ad6b7169203331-01", TRACE.to_uppercase()),
+                format!("00-{TRACE}-b7ad6b716920333é-01"),
+                format!("00-{TRACE}-b7ad6b7169203331-0"),
+            ] {
+                assert!(read(&text, None).is_none(), "{text}");
+            }
+            let later = format!("01-{TRACE}-b7ad6b7169203331-03-more");
+            let context = read(&later, Some("no state at all")).expect("a later version");
+            assert!(context.is_sampled() && context.trace_state().header().is_empty());
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What people see who run it: dead letters, counts, spans.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use outbox::{
+    Config, DeadFilter, Delivery, EventEnvelope, ListenerError, ListenerRegistry, MetricsExporter,
+    Mode,
+};
+use outbox_tests::{Fresh, Heard, Spans, TestDatabase, event, eventually, on_every_database};
+
+use crate::harness::{HOUR, listening, quiet, with_status, write};
+
+/// A listener that refuses for good until it is told otherwise.
+fn refusing(heard: &Heard, refuse: &Arc<AtomicBool>) -> ListenerRegistry {
+    let (heard, refuse) = (heard.clone(), Arc::clone(refuse));
+    ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
+        heard.note(&delivery);
+        let refuse = refuse.load(Ordering::SeqCst);
+        async move { if refuse { Err(ListenerError::permanent("closed")) } else { Ok(()) } }
+    })
+}
+
+async fn a_replayed_event_is_delivered_at_once<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, refuse) = (Heard::default(), Arc::new(AtomicBool::new(true)));
+    let outbox = quiet(&db, refusing(&heard, &refuse)).start().await.unwrap();
+    let events = [event("A"), event("A"), event("A")];
+    write(&outbox, &events).await;
+    eventually("they are dead", async || with_status(&db, 3).await == 3).await;
+    refuse.store(false, Ordering::SeqCst);
+    let dead = outbox.dead_events();
+    dead.replay(events[1].event_id()).await.unwrap();
+    eventually("one is done", async || with_status(&db, 1).await == 1).await;
+    assert_eq!(dead.replay_all(&DeadFilter::default(), 1).await.unwrap(), 2);
+    eventually("all are done", async || with_status(&db, 1).await == 3).await;
+    outbox.shutdown().await.unwrap();
+}
+
+/// What was told about topics.
+#[derive(Debug, Default, Clone)]
+struct Topics(Arc<Mutex<Told>>);
+
+#[derive(Debug, Default)]
+struct Told {
+    started: Vec<String>,
+    committed: Vec<String>,
+    died: Vec<String>,
+}
+
+impl MetricsExporter for Topics {
+    fn starting(&mut self, table: &str, topics: &[&str]) {
+        let mut told = self.0.lock().unwrap();
+        told.started.push(table.to_owned());
+        assert!(["A", "B", "C"].iter().all(|topic| topics.contains(topic)), "{topics:?}");
+    }
+
+    fn committed(&self, topic: &str, events: usize) {
+        self.0.lock().unwrap().committed.extend(vec![topic.to_owned(); events]);
+    }
+
+    fn died(&self, topic: &str, events: usize) {
+        self.0.lock().unwrap().died.extend(vec![topic.to_owned(); events]);
+    }
+}
+
+async fn topics_are_those_that_somebody_knows<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, topics) = (Heard::default(), Topics::default());
+    let outbox = quiet(&db, listening(&heard)).metrics(topics.clone()).start().await.unwrap();
+    let twice = event("B");
+    write(&outbox, &[event("A"), event("Unheard-of"), twice.clone()]).await;
+    // Nothing is added, so nothing is counted.
+    write(&outbox, std::slice::from_ref(&twice)).await;
+    let told = topics.0.lock().unwrap();
+    assert_eq!(told.started, ["outbox_event"]);
+    assert_eq!(told.committed, ["A", "other", "B"]);
+}
+
+/// Also those that nobody was called for.
+async fn every_death_is_counted<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, topics) = (Heard::default(), Topics::default());
+    db.store().await;
+    db.fill("A", 0, 1, 3).await;
+    db.run("UPDATE outbox_event SET headers = '[1]' WHERE event_id = 'e1'").await;
+    db.run("UPDATE outbox_event SET takeovers = 5, locked_by = 'x' WHERE event_id = 'e2'").await;
+    let outbox = quiet(&db, listening(&heard)).metrics(topics.clone()).start().await.unwrap();
+    outbox.drained().await.unwrap();
+    assert_eq!((with_status(&db, 3).await, with_status(&db, 1).await), (2, 1));
+    let mut died = topics.0.lock().unwrap().died.clone();
+    died.sort();
+    assert_eq!(died, ["A", "other"]);
+}
+
+const SECRET: &str = "hush-hush";
+
+fn of_tenant() -> EventEnvelope {
+    EventEnvelope::builder("A")
+        .aggregate_type("Order")
+        .aggregate_id("7")
+        .tenant("acme")
+        .payload_json(format!("\"{SECRET}\""))
+        .build()
+        .unwrap()
+}
+
+async fn a_delivery_has_a_span<DB: TestDatabase>(db: Fresh<DB>) {
+    let (spans, heard) = (Spans::of_this_process(), Heard::default());
+    let mut redacting = Config::default();
+    redacting.redact_tenant = true;
+    for (config, tenant) in [(Config::default(), " tenant_id=acme"), (redacting, "")] {
+        let outbox = outbox::builder(db.pool.clone())
+            .config(config)
+            .poll_interval(HOUR)
+            .mode(Mode::PollerOnly)
+            .listeners(listening(&heard))
+            .start()
+            .await
+            .unwrap();
+        let event = of_tenant();
+        let id = event.event_id();
+        write(&outbox, &[event]).await;
+        outbox.drained().await.unwrap();
+        outbox.shutdown().await.unwrap();
+        let expected = format!(
+            "outbox.dispatch event_id={id} event_type=A aggregate_type=Order aggregate_id=7{tenant} \
+             attempts=0 otel.kind=consumer result=success"
+        );
+        assert_eq!(spans.with(id.as_str()), [expected]);
+    }
+    assert!(!spans.with("outbox.write table=outbox_event events=1 otel.kind=producer").is_empty());
+    assert!(!spans.with("outbox.claim table=outbox_event rows=1").is_empty());
+    assert!(spans.with(SECRET).is_empty());
+}
+
+on_every_database!(
+    a_replayed_event_is_delivered_at_once,
+    topics_are_those_that_somebody_knows,
+    every_death_is_counted,
+    a_delivery_has_a_span,
+);

@@ -1,0 +1,90 @@
+//! The dashboard asks for series that there are, by labels that they have.
+
+use std::collections::BTreeSet;
+
+use outbox::{Metric, MetricKind};
+use serde_json::Value;
+
+use crate::docs::read;
+
+/// Words of a query that are no series and no label.
+const FUNCTIONS: [&str; 9] = [
+    "sum",
+    "max",
+    "min",
+    "by",
+    "rate",
+    "histogram_quantile",
+    "label_values",
+    "le",
+    "__rate_interval",
+];
+
+/// Every query in a document: what is called `expr` or `query`.
+fn queries(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                match value {
+                    Value::String(query) if key == "expr" || key == "query" => {
+                        found.push(query.clone());
+                    }
+                    value => queries(value, found),
+                }
+            }
+        }
+        Value::Array(list) => list.iter().for_each(|value| queries(value, found)),
+        _ => {}
+    }
+}
+
+/// The words of a query, but for those in quotes and for numbers.
+fn words(query: &str) -> Vec<String> {
+    let unquoted: String = query.split('"').step_by(2).collect();
+    unquoted
+        .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+        .filter(|word| {
+            word.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_')
+        })
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The series that a name stands for, which for a histogram has several.
+fn metric(name: &str) -> Option<&'static Metric> {
+    Metric::ALL.iter().find(|metric| {
+        let series = metric.series("outbox");
+        match metric.kind {
+            MetricKind::Histogram => name == [&series, "_bucket"].concat(),
+            _ => name == series,
+        }
+    })
+}
+
+#[test]
+fn every_query_asks_for_what_there_is() {
+    let dashboard: Value = serde_json::from_str(&read("dashboards/grafana.json")).unwrap();
+    let mut found = Vec::new();
+    queries(&dashboard, &mut found);
+    found.retain(|query| query != "prometheus");
+    assert!(found.len() > 30, "{} queries", found.len());
+    let mut used = BTreeSet::new();
+    for query in &found {
+        let words = words(query);
+        let series: Vec<&String> = words.iter().filter(|word| word.starts_with("outbox")).collect();
+        assert_eq!(series.len(), 1, "{query}");
+        let metric = metric(series[0]).unwrap_or_else(|| panic!("no such series: {query}"));
+        used.insert(metric.suffix);
+        let others = words.iter().filter(|word| !word.starts_with("outbox"));
+        for word in others {
+            let known =
+                metric.labels.contains(&word.as_str()) || FUNCTIONS.contains(&word.as_str());
+            assert!(known, "`{word}` is no label of {}: {query}", series[0]);
+        }
+        if metric.kind == MetricKind::Counter && !query.starts_with("label_values") {
+            assert!(query.contains("rate("), "a counter is only worth its rate: {query}");
+        }
+    }
+    let all: BTreeSet<&str> = Metric::ALL.iter().map(|metric| metric.suffix).collect();
+    assert_eq!(used, all, "every series is shown");
+}
