@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outbox_runtime::store::{ClaimRequest, Quota, Store, Subscription};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_database};
+use outbox_tests::{Fresh, Rows, TestDatabase, event, eventually, lease, on_every_database};
 
 use crate::program::{Program, Ran, same};
 use crate::scene::Night;
@@ -115,15 +115,16 @@ async fn what_hurts_one_database<DB: TestDatabase>(db: Fresh<DB>) {
         assert_eq!(finding(&ran, "journal").0, "warning", "{ran}");
         return;
     }
-    let open = db.pool.begin().await.unwrap();
-    db.number("SELECT COUNT(*) FROM outbox_event").await;
-    let mut open = open;
+    let mut open = db.pool.begin().await.unwrap();
     let sql = sqlx::SqlSafeStr::into_sql_str("SELECT COUNT(*) FROM outbox_event");
     DB::fetch(&mut open, sql, vec![]).await.unwrap();
-    let ran = program.run("doctor --json --long-transaction 1us").await;
-    let (level, what) = finding(&ran, "transactions");
-    assert_eq!(level, "warning", "{ran}");
-    assert!(what.contains("open for longer than 1µs"), "{what}");
+    // MySQL shows what it knew a moment ago, if somebody else has just asked.
+    let is_seen = async || {
+        let ran = program.run("doctor --json --long-transaction 1us").await;
+        let (level, what) = finding(&ran, "transactions");
+        level == "warning" && what.contains("open for longer than 1µs")
+    };
+    eventually("the transaction is seen", is_seen).await;
     open.rollback().await.unwrap();
     if DB::SHORT_NAME == "postgres" {
         db.run("ALTER TABLE outbox_event SET (autovacuum_enabled = off)").await;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use outbox_tests::{Fresh, TestDatabase, on_every_database};
+use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
 
 use crate::program::{Program, same};
 
@@ -37,6 +37,21 @@ async fn a_server_that_is_not_there_is_named_at_once() {
     assert!(begun.elapsed().as_secs() < 8, "{:?}", begun.elapsed());
 }
 
+/// It takes connections, and says nothing.
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_given_up() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = format!("ada:SECRET@{}/shop", silent.local_addr().unwrap());
+    let on = |scheme: &str| Program::at(&format!("{scheme}://{place}"));
+    let (postgres, mysql) = (on("postgres"), on("mysql"));
+    let (postgres, mysql) = tokio::join!(postgres.run("status"), mysql.run("status"));
+    for ran in [postgres, mysql] {
+        assert_eq!(ran.code, 1, "{ran}");
+        assert!(ran.stderr.contains("no answer within 10 s"), "{ran}");
+        assert!(ran.stderr.contains(&silent.local_addr().unwrap().to_string()), "{ran}");
+    }
+}
+
 #[tokio::test]
 async fn words_that_are_not_understood() {
     let seen = Program::at("sqlite::memory:")
@@ -66,6 +81,20 @@ async fn a_table_that_is_not_there<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((doctor.code, &doctor.json()["errors"]), (3, &1.into()), "{doctor}");
 }
 
+async fn encryption_that_is_demanded<DB: TestDatabase>(db: Fresh<DB>) {
+    let demand = match DB::SHORT_NAME {
+        "postgres" => "sslmode=require",
+        "mysql" => "ssl-mode=required",
+        // A file has no network.
+        _ => return,
+    };
+    let ran = Program::at(&format!("{}?{demand}", db.url())).run("status").await;
+    assert_eq!(ran.code, 1, "{ran}");
+    let remedy =
+        if cfg!(feature = "tls") { "the certificates" } else { "outbox-cli --features tls" };
+    assert!(ran.stderr.contains(remedy), "{ran}");
+}
+
 async fn the_sql_is_printed_without_a_connection<DB: TestDatabase>(db: Fresh<DB>) {
     let scheme = db.url().split(':').next().unwrap().to_owned();
     let printed = Program::at(&format!("{scheme}://nobody@nowhere.invalid/shop"));
@@ -83,14 +112,23 @@ async fn without_rights<DB: TestDatabase>(db: Fresh<DB>) {
     let migrate = poor.run("migrate").await;
     assert_eq!(migrate.code, 1, "{migrate}");
     assert!(migrate.stderr.contains("`outbox migrate --sql` prints"), "{migrate}");
-    db.store().await;
+    let store = db.store().await;
     let list = poor.run("list").await;
     assert_eq!(list.code, 1, "{list}");
     assert!(list.stderr.contains("denied"), "{list}");
     assert!(list.stderr.contains("have the right granted"), "{list}");
+    let doctor = poor.run("doctor").await;
+    assert_eq!(doctor.code, 3, "{doctor}");
+    assert!(doctor.stdout.contains("this user may not read the table"), "{doctor}");
     db.run(format!("GRANT SELECT ON outbox_event TO {user}")).await;
     let list = poor.run("list").await;
     assert_eq!(list.code, 0, "{list}");
+    (&db, &store).insert_due(&[event("A")]).await;
+    db.run("UPDATE outbox_event SET status = 3").await;
+    let replay = poor.run("dead replay --all --yes").await;
+    assert_eq!(replay.code, 1, "{replay}");
+    assert!(replay.stderr.contains("stopped after 0 events"), "{replay}");
+    assert!(replay.stderr.contains("have the right granted"), "{replay}");
     let doctor = poor.run("doctor --json").await;
     let findings = doctor.json()["findings"].as_array().unwrap().clone();
     let transactions = findings.iter().find(|entry| entry["subject"] == "transactions").unwrap();
@@ -125,6 +163,7 @@ async fn poor_user<DB: TestDatabase>(db: &Fresh<DB>) -> Option<(String, String)>
 
 on_every_database!(
     a_table_that_is_not_there,
+    encryption_that_is_demanded,
     the_sql_is_printed_without_a_connection,
     without_rights
 );

@@ -54,7 +54,7 @@ async fn goes_on<DB: TestDatabase>(db: &Fresh<DB>, cut: &Ran) {
 async fn an_interrupted_replay_goes_on<DB: TestDatabase>(db: Fresh<DB>) {
     fill(&db).await;
     let child = Program::on(&db).command("dead replay --all --yes --json").spawn().unwrap();
-    eventually("some are replayed", async || replayed(&db).await > 0).await;
+    eventually("two batches are replayed", async || replayed(&db).await > 500).await;
     let mut kill = Command::new("kill");
     kill.args(["-INT", &child.id().to_string()]).stdin(Stdio::null());
     assert!(kill.status().unwrap().success());
@@ -69,7 +69,7 @@ async fn a_database_that_goes_away<DB: TestDatabase>(db: Fresh<DB>) {
     fill(&db).await;
     let proxy = Proxy::before(&db.url()).await;
     let child = Program::at(proxy.url()).command("dead replay --all --yes --json").spawn().unwrap();
-    eventually("some are replayed", async || replayed(&db).await > 0).await;
+    eventually("two batches are replayed", async || replayed(&db).await > 500).await;
     proxy.refuse(true);
     proxy.cut();
     goes_on(&db, &end(child).await).await;

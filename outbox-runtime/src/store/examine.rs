@@ -226,6 +226,12 @@ fn of_schema(state: &SchemaState) -> Finding {
             format!("the table has version {found}, and this program knows up to {known}"),
             "deploy the newer program",
         ),
+        SchemaState::Missing { source } if Trouble::of(source) == Trouble::Rights => Finding::bad(
+            SUBJECT,
+            FindingLevel::Error,
+            "this user may not read the table",
+            "grant `SELECT`, `INSERT`, `UPDATE` and `DELETE` on it",
+        ),
         SchemaState::Missing { .. } => Finding::bad(
             SUBJECT,
             FindingLevel::Error,
