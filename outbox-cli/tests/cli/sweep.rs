@@ -9,14 +9,15 @@ use crate::program::{Program, Ran};
 /// Enough for ten batches, with pauses in between.
 const MANY: u64 = 5_000;
 
-async fn fill<DB: TestDatabase>(db: &Fresh<DB>) {
+/// Lets so many events be dead.
+pub(crate) async fn fill<DB: TestDatabase>(db: &Fresh<DB>, many: u64) {
     db.store().await;
     let sql = DB::FILL
         .replace("{table}", "outbox_event")
         .replace("{type}", "Refunded")
         .replace("{status}", "3")
         .replace("{from}", "1")
-        .replace("{to}", &MANY.to_string());
+        .replace("{to}", &many.to_string());
     db.run(sql).await;
 }
 
@@ -52,7 +53,7 @@ async fn goes_on<DB: TestDatabase>(db: &Fresh<DB>, cut: &Ran) {
 }
 
 async fn an_interrupted_replay_goes_on<DB: TestDatabase>(db: Fresh<DB>) {
-    fill(&db).await;
+    fill(&db, MANY).await;
     let child = Program::on(&db).command("dead replay --all --yes --json").spawn().unwrap();
     eventually("two batches are replayed", async || replayed(&db).await > 500).await;
     let mut kill = Command::new("kill");
@@ -66,7 +67,7 @@ async fn a_database_that_goes_away<DB: TestDatabase>(db: Fresh<DB>) {
     if DB::URL_VARIABLE.is_none() {
         return;
     }
-    fill(&db).await;
+    fill(&db, MANY).await;
     let proxy = Proxy::before(&db.url()).await;
     let child = Program::at(proxy.url()).command("dead replay --all --yes --json").spawn().unwrap();
     eventually("two batches are replayed", async || replayed(&db).await > 500).await;

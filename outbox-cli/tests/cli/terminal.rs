@@ -7,6 +7,7 @@ use outbox_tests::{Fresh, TestDatabase, on_every_database};
 
 use crate::program::Program;
 use crate::scene::Night;
+use crate::sweep::fill;
 
 /// What is seen on the screen when somebody types an answer, and the exit code.
 async fn typed(program: &Program, line: &str, answer: &'static str) -> (String, Option<i32>) {
@@ -52,4 +53,12 @@ async fn colours_and_the_wish_to_have_none<DB: TestDatabase>(db: Fresh<DB>) {
     assert!(!screen.contains('\u{1b}'), "{screen:?}");
 }
 
-on_every_database!(questions_are_asked, colours_and_the_wish_to_have_none);
+async fn long_work_shows_a_bar<DB: TestDatabase>(db: Fresh<DB>) {
+    fill(&db, 1_500).await;
+    let (screen, code) = typed(&Program::on(&db), "dead replay --all --yes", "").await;
+    assert!(screen.contains("500/1500") || screen.contains("1000/1500"), "{screen:?}");
+    assert!(screen.contains("replayed: 1500 events"), "{screen:?}");
+    assert_eq!((code, dead(&db).await), (Some(0), 0));
+}
+
+on_every_database!(long_work_shows_a_bar, questions_are_asked, colours_and_the_wish_to_have_none);
