@@ -16,6 +16,7 @@ mod dead;
 mod finish;
 mod foreign;
 mod fuzz;
+mod housekeeping;
 mod insert;
 mod inspect;
 mod interleave;
