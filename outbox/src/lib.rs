@@ -32,8 +32,9 @@ pub use outbox_runtime::{MetricsFacade, PrefixError};
 
 #[doc(inline)]
 pub use outbox_runtime::store::{
-    Backend, Completion, DEFAULT_TABLE, DeadEvent, DeadFilter, Fingerprint, NoFingerprint,
-    SchemaError, Stats, Store, Table, TableError, migrate, migration_sql,
+    Backend, Completion, DEFAULT_TABLE, DeadEvent, DeadFilter, EventQuery, EventRow, Examination,
+    Finding, FindingLevel, Fingerprint, NoFingerprint, PendingType, SchemaError, SchemaState,
+    Stats, Store, Table, TableError, Trouble, migrate, migration_sql,
 };
 #[doc(inline)]
 pub use outbox_runtime::write::{

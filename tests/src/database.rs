@@ -147,6 +147,7 @@ pub struct Fresh<DB: TestDatabase> {
     /// Its connections.
     pub pool: Pool<DB>,
     name: String,
+    server: String,
 }
 
 impl<DB: TestDatabase> Fresh<DB> {
@@ -173,7 +174,15 @@ impl<DB: TestDatabase> Fresh<DB> {
             .connect_with(DB::named(url, &name))
             .await
             .expect("the new database answers");
-        Self { pool, name }
+        Self { pool, name, server: url.to_owned() }
+    }
+
+    /// What leads another program to it.
+    pub fn url(&self) -> String {
+        match self.server.rsplit_once('/') {
+            Some((server, _)) => format!("{server}/{}", self.name),
+            None => format!("sqlite:{}", file(&self.name).display()),
+        }
     }
 
     /// What it is called.

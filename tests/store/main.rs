@@ -18,6 +18,7 @@ mod foreign;
 mod fuzz;
 mod housekeeping;
 mod insert;
+mod inspect;
 mod interleave;
 mod lost;
 mod model;

@@ -82,11 +82,33 @@ pub struct Dialect {
     pub(super) estimate: &'static str,
     /// Whether `estimate` asks for the table's name and schema.
     pub(super) estimate_by_name: bool,
+    /// How many rows ended on one `{side}` of a time, through the index of the purge.
+    pub(super) ended: &'static str,
+    /// The names of the table's indexes.
+    pub(super) indexes: &'static str,
+    /// How many transactions have been open for longer than a time, and for how many microseconds the
+    /// oldest has; `None` where there is nobody to ask.
+    pub(super) transactions: Option<&'static str>,
+    /// Gives 1 if `transactions` may see those of others.
+    pub(super) transactions_visible: &'static str,
+    /// What hurts this database alone.
+    pub(super) checks: &'static [Check],
 }
 
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+/// A question about the state of the database.
+#[derive(Debug)]
+pub(super) struct Check {
+    /// What is asked about.
+    pub(super) subject: &'static str,
+    /// Gives 1 if something is wrong.
+    pub(super) test: &'static str,
+    /// What to say if all is well, and what if not.
+    pub(super) well: &'static str,
+    pub(super) wrong: &'static str,
+    pub(super) remedy: &'static str,
+}
+
 pub(super) const MISSING_INDEX: &str = "the table lacks an index of its migration: claims will be slow; compare it with `migration_sql`";
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(super) const READ_ONLY: &str =
     "the server is read-only: nothing can be written or delivered; connect to the primary";
 

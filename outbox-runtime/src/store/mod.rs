@@ -4,7 +4,8 @@
 //! [`Table`] is the checked name. A `Dialect` holds what differs between the
 //! databases as templates, `Statements` renders them once for a table, and
 //! [`Backend`] is what is needed of a driver. The operations are methods of [`Store`], each for a whole
-//! batch, one file for each group: `insert`, `claim`, `finish`, `dead`, `purge`, `stats`, `schema`.
+//! batch, one file for each group: `insert`, `claim`, `finish`, `dead`, `purge`, `stats`, `schema`;
+//! for people who look at it `inspect`, `pending` and `examine`.
 //!
 //! Times that decide anything are the database's, at the statement. A lease is a visibility time-out:
 //! claiming moves `available_at` forward, so that claimed rows leave the head of the index, and an
@@ -17,13 +18,16 @@ mod condition;
 mod contention;
 mod dead;
 mod dialect;
+mod examine;
 mod fingerprint;
 mod finish;
 mod gate;
 mod insert;
+mod inspect;
 mod lend;
 mod look;
 mod lost;
+mod pending;
 mod purge;
 mod renew;
 mod row;
@@ -31,6 +35,7 @@ mod schema;
 mod statements;
 mod stats;
 mod table;
+mod trouble;
 
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -43,16 +48,20 @@ pub use backend::Backend;
 pub use claim::{ClaimRequest, Claims, Lease, Quota, Subscription};
 pub(crate) use dead::DeadKey;
 pub use dead::{DeadEvent, DeadFilter};
+pub use examine::{Examination, Finding, FindingLevel};
 pub(crate) use fingerprint::pattern;
 pub use fingerprint::{Fingerprint, NoFingerprint};
 pub use finish::{Completion, Finish, Finished};
 pub use insert::{Inserted, NewRow, Seated};
+pub use inspect::{EventQuery, EventRow};
 pub use look::Look;
+pub use pending::PendingType;
 pub use renew::Renewal;
 pub use row::{Claimed, Undecodable};
-pub use schema::{SchemaError, migrate, migration_sql};
+pub use schema::{SchemaError, SchemaState, migrate, migration_sql};
 pub use stats::Stats;
 pub use table::{DEFAULT_TABLE, Table, TableError};
+pub use trouble::Trouble;
 
 use std::sync::Arc;
 

@@ -174,4 +174,18 @@ pub(super) const DIALECT: Dialect = Dialect {
     estimate: "\
         SELECT CAST(table_rows AS SIGNED) FROM information_schema.tables \
         WHERE table_name = $1 AND table_schema = COALESCE($2, DATABASE())",
+    ended: "\
+        SELECT {int:COUNT(*)} FROM (SELECT 1 AS one FROM {table} FORCE INDEX ({index:purge}) \
+            WHERE status = {status} AND done_at {side} {earlier:$1} LIMIT 100000) AS capped",
+    indexes: "\
+        SELECT DISTINCT index_name FROM information_schema.statistics WHERE table_name = '{bare}' \
+            AND table_schema = COALESCE(NULLIF('{bare_schema}', ''), DATABASE())",
+    transactions: Some(
+        "SELECT {int:COUNT(*)}, {int:TIMESTAMPDIFF(MICROSECOND, MIN(trx_started), NOW(6))} \
+         FROM information_schema.innodb_trx \
+         WHERE trx_started < TIMESTAMPADD(MICROSECOND, -$1, NOW(6))",
+    ),
+    // Without the right, the question itself fails.
+    transactions_visible: "SELECT 1",
+    checks: &[],
 };

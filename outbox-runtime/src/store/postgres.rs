@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::backend::backend;
-use super::dialect::{Dialect, Locking, MISSING_INDEX, READ_ONLY};
+use super::dialect::{Check, Dialect, Locking, MISSING_INDEX, READ_ONLY};
 
 backend! {
     Postgres, DIALECT,
@@ -179,4 +179,40 @@ pub(super) const DIALECT: Dialect = Dialect {
     notify: Some("SELECT pg_notify($1, '')"),
     estimate_by_name: false,
     estimate: "SELECT reltuples::bigint FROM pg_class WHERE oid = '{table}'::regclass",
+    ended: "\
+        SELECT {int:COUNT(*)} FROM (SELECT 1 FROM {table} WHERE status IN (1, 3) AND status = {status} \
+            AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000) AS capped",
+    indexes: "\
+        SELECT relname::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid \
+        WHERE indrelid = '{table}'::regclass AND indisvalid",
+    // A row that somebody may still see cannot be tidied up, in whichever table he looks.
+    transactions: Some(
+        "SELECT {int:COUNT(*)}, {int:extract(epoch from {now} - MIN(xact_start)) * 1000000} \
+         FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() \
+            AND xact_start < {earlier:$1}",
+    ),
+    transactions_visible: "SELECT pg_has_role('pg_read_all_stats', 'USAGE')::int::bigint",
+    checks: &[
+        Check {
+            subject: "autovacuum",
+            test: "\
+                SELECT (current_setting('autovacuum') = 'off' OR COALESCE(array_to_string(reloptions, ','), '') \
+                    ~ 'autovacuum_enabled=(false|off|no|0)')::int::bigint \
+                FROM pg_class WHERE oid = '{table}'::regclass",
+            well: "autovacuum is on",
+            wrong: "autovacuum is off: the table grows with every change, and claims become slow",
+            remedy: "turn it on: `ALTER TABLE .. RESET (autovacuum_enabled)`, or `autovacuum = on` in \
+                postgresql.conf",
+        },
+        Check {
+            subject: "bloat",
+            test: "\
+                SELECT (n_dead_tup > 50000 AND n_dead_tup > n_live_tup)::int::bigint \
+                FROM pg_stat_all_tables WHERE relid = '{table}'::regclass",
+            well: "there are few old versions of rows",
+            wrong: "there are more old versions of rows than rows: autovacuum does not keep up",
+            remedy: "look for long transactions and forgotten replication slots, then run `VACUUM` on \
+                the table",
+        },
+    ],
 };

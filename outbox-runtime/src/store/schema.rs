@@ -44,6 +44,37 @@ pub enum SchemaError {
     },
 }
 
+/// Where a table stands between its migrations.
+#[derive(Debug)]
+pub enum SchemaState {
+    /// It is not there, or lacks a column.
+    Missing {
+        /// What the database said.
+        source: sqlx::Error,
+    },
+    /// It has every column, and nothing tells its version: it was made by hand.
+    Unversioned,
+    /// There are migrations to run.
+    Older {
+        /// Its version.
+        found: i64,
+        /// The latest.
+        known: i64,
+    },
+    /// It is up to date.
+    Current {
+        /// Its version, the latest.
+        version: i64,
+    },
+    /// It is of a later version than this program knows.
+    Newer {
+        /// Its version.
+        found: i64,
+        /// The latest that is known.
+        known: i64,
+    },
+}
+
 /// Embedded migrations, the first is version 1.
 struct Migrations {
     steps: &'static [&'static str],
@@ -196,27 +227,43 @@ impl<DB: Backend> Store<DB> {
     /// # Errors
     /// If it is not, with the SQL that makes it.
     pub async fn verify(&self) -> Result<(), Error> {
-        let mut connection =
-            self.pool.acquire().await.map_err(Error::database("checking the table"))?;
+        let table = self.table.clone();
+        match self.schema_state().await? {
+            SchemaState::Missing { source } => Err(Error::Schema(SchemaError::Missing {
+                table,
+                sql: migration_sql::<DB>(&self.table),
+                source,
+            })),
+            SchemaState::Newer { found, known } => {
+                Err(Error::Schema(SchemaError::Newer { table, found, known }))
+            }
+            SchemaState::Unversioned | SchemaState::Older { .. } | SchemaState::Current { .. } => {
+                Ok(())
+            }
+        }
+    }
+
+    /// Looks how far the table has come. Needs no right to change it.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn schema_state(&self) -> Result<SchemaState, Error> {
+        let failed = || Error::database("checking the table");
+        let mut connection = self.pool.acquire().await.map_err(failed())?;
         let sql = of_schema(DB::DIALECT, &self.table, VERIFY);
-        if let Err(source) = DB::fetch(&mut connection, sql, vec![]).await {
-            return Err(match source {
-                sqlx::Error::Database(_) => Error::Schema(SchemaError::Missing {
-                    table: self.table.clone(),
-                    sql: migration_sql::<DB>(&self.table),
-                    source,
-                }),
-                source => Error::Database { doing: "checking the table", source },
-            });
+        match DB::fetch(&mut connection, sql, vec![]).await {
+            Ok(_) => {}
+            Err(source @ sqlx::Error::Database(_)) => return Ok(SchemaState::Missing { source }),
+            Err(source) => return Err(failed()(source)),
         }
         // A table that was made by hand may have no version beside it.
         let found = version_of::<DB>(&mut connection, &self.table).await.ok().flatten();
         let known = migrations(DB::DIALECT).steps.len() as i64;
-        match found {
-            Some(found) if found > known => {
-                Err(Error::Schema(SchemaError::Newer { table: self.table.clone(), found, known }))
-            }
-            _ => Ok(()),
-        }
+        Ok(match found {
+            None => SchemaState::Unversioned,
+            Some(found) if found > known => SchemaState::Newer { found, known },
+            Some(found) if found < known => SchemaState::Older { found, known },
+            Some(version) => SchemaState::Current { version },
+        })
     }
 }

@@ -7,7 +7,7 @@
 //! claimed.
 
 use super::backend::backend;
-use super::dialect::{Dialect, Locking, MISSING_INDEX, READ_ONLY};
+use super::dialect::{Check, Dialect, Locking, MISSING_INDEX, READ_ONLY};
 
 backend! {
     Sqlite, DIALECT,
@@ -126,4 +126,17 @@ pub(super) const DIALECT: Dialect = Dialect {
     notify: None,
     estimate_by_name: false,
     estimate: "SELECT max(sequence) FROM {table}",
+    ended: "\
+        SELECT COUNT(*) FROM (SELECT 1 FROM {table} WHERE status IN (1, 3) AND status = {status} \
+            AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000)",
+    indexes: "SELECT name FROM pragma_index_list('{bare}')",
+    transactions: None,
+    transactions_visible: "SELECT 1",
+    checks: &[Check {
+        subject: "journal",
+        test: "SELECT journal_mode <> 'wal' FROM pragma_journal_mode",
+        well: "the journal is a write-ahead log",
+        wrong: "the journal is not a write-ahead log: readers and the writer wait for each other",
+        remedy: "run `PRAGMA journal_mode = WAL` once; the file remembers it",
+    }],
 };

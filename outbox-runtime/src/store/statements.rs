@@ -3,7 +3,7 @@
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use super::dialect::{Dialect, Locking};
-use super::{Table, schema};
+use super::{Table, examine, inspect, pending, schema};
 
 /// The columns of a row in hand, in the order in which [`row`](super::row) reads them.
 const COLUMNS: &str = "{int:row.sequence}, row.event_id, row.event_type, row.aggregate_type, \
@@ -116,6 +116,9 @@ pub(super) struct Statements {
     pub(super) notify: Option<SqlStr>,
     pub(super) look: SqlStr,
     pub(super) now: SqlStr,
+    pub(super) inspect: inspect::Sql,
+    pub(super) pending_by_type: [SqlStr; 2],
+    pub(super) examine: examine::Sql,
 }
 
 /// The statements that depend on which events are asked for.
@@ -179,6 +182,9 @@ impl Statements {
             notify: dialect.notify.map(SqlSafeStr::into_sql_str),
             look: sql(LOOK),
             now: sql(NOW),
+            inspect: inspect::Sql::new(dialect, sql),
+            pending_by_type: pending::sql(sql),
+            examine: examine::Sql::new(dialect, sql),
         }
     }
 }

@@ -88,6 +88,7 @@ impl<DB: Backend> Store<DB> {
         ];
         let purges = self.sql.purge_done.iter().chain(&self.sql.purge_dead);
         bounded.extend(purges.map(|sql| ("purge", sql.clone(), age())));
+        bounded.extend(self.bounded_inspections());
         bounded
     }
 

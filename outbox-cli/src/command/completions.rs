@@ -1,0 +1,14 @@
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::args::Cli;
+use crate::exit::Exit;
+use crate::fault::Fault;
+use crate::output::answer;
+
+pub(crate) fn run(shell: Shell) -> Result<Exit, Fault> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "outbox", &mut script);
+    answer(&String::from_utf8_lossy(&script))?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,161 @@
+use std::time::SystemTime;
+
+use outbox_runtime::DeadGroup;
+use outbox_runtime::store::{Backend, DeadEvent, Fingerprint};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::dead_events;
+use crate::args::DeadList;
+use crate::command::event::raw;
+use crate::connect::Session;
+use crate::exit::Exit;
+use crate::fault::Fault;
+use crate::moment::{exact, from};
+use crate::output::{Form, answer, document, harmless, note, short};
+use crate::table::Columns;
+
+/// How much of an error is shown in a table.
+const MOST: usize = 80;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    sequence: i64,
+    event_id: &'a str,
+    event_type: &'a str,
+    aggregate_type: Option<&'a str>,
+    aggregate_id: Option<&'a str>,
+    tenant_id: Option<&'a str>,
+    attempts: u32,
+    created_at: Option<String>,
+    done_at: Option<String>,
+    last_error: Option<&'a str>,
+    cause: String,
+    /// What is wrong with the row itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unreadable: Option<&'a str>,
+    payload_bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<Box<RawValue>>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Cause<'a> {
+    count: u64,
+    event_type: &'a str,
+    cause: String,
+    error: &'a str,
+    first_at: Option<String>,
+    last_at: Option<String>,
+}
+
+impl<'a> Cause<'a> {
+    pub(super) fn of(group: &'a DeadGroup) -> Self {
+        Self {
+            count: group.count,
+            event_type: &group.event_type,
+            cause: group.fingerprint.to_string(),
+            error: &group.error,
+            first_at: group.first_at.map(exact),
+            last_at: group.last_at.map(exact),
+        }
+    }
+}
+
+pub(crate) async fn list<DB: Backend>(
+    session: &Session<DB>,
+    args: &DeadList,
+) -> Result<Exit, Fault> {
+    let fault = |error| session.fault(error);
+    let now = session.store.now().await.map_err(fault)?;
+    let (dead, filter) = (dead_events(session), args.filter.resolve(now));
+    if args.causes {
+        let groups = dead.groups(&filter).await.map_err(fault)?;
+        match session.form {
+            Form::Programs => document(&groups.iter().map(Cause::of).collect::<Vec<_>>())?,
+            Form::People if groups.is_empty() => note("no dead event matches"),
+            Form::People => answer(&causes(&groups, now))?,
+        }
+        return Ok(Exit::Done);
+    }
+    let events = dead.query(&filter, args.limit).await.map_err(fault)?;
+    match session.form {
+        Form::Programs => {
+            document(&events.iter().map(|dead| of(dead, args.payload)).collect::<Vec<_>>())?;
+        }
+        Form::People if events.is_empty() => note("no dead event matches"),
+        Form::People => {
+            answer(&columns(&events, now))?;
+            for dead in events.iter().filter(|_| args.payload) {
+                let payload =
+                    dead.event.as_ref().map_or("(unreadable)", |event| event.payload().as_str());
+                answer(&format!("{} {}", harmless(&dead.event_id), harmless(payload)))?;
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn of(dead: &DeadEvent, payload: bool) -> Document<'_> {
+    let event = dead.event.as_ref().ok();
+    Document {
+        sequence: dead.sequence,
+        event_id: &dead.event_id,
+        event_type: &dead.event_type,
+        aggregate_type: event.map(|event| event.aggregate_type()),
+        aggregate_id: event.and_then(|event| event.aggregate_id()),
+        tenant_id: event.and_then(|event| event.tenant_id()),
+        attempts: dead.attempts,
+        created_at: event.map(|event| exact(event.occurred_at())),
+        done_at: dead.died_at.map(exact),
+        last_error: dead.last_error.as_deref(),
+        cause: cause(dead).to_string(),
+        unreadable: dead.event.as_ref().err().map(|fault| fault.reason),
+        payload_bytes: event.map(|event| event.payload().len()),
+        payload: event.filter(|_| payload).map(|event| raw(event.payload().as_str())),
+    }
+}
+
+fn cause(dead: &DeadEvent) -> Fingerprint {
+    Fingerprint::of(dead.last_error.as_deref().unwrap_or_default())
+}
+
+fn columns(events: &[DeadEvent], now: SystemTime) -> String {
+    let heading = ["SEQUENCE", "ID", "TYPE", "AGGREGATE", "ATTEMPTS", "DIED", "ERROR"];
+    let mut columns = Columns::new(&heading, &[0, 4]);
+    for dead in events {
+        let aggregate = match &dead.event {
+            Ok(event) => [Some(event.aggregate_type()), event.aggregate_id()],
+            Err(_) => [None, None],
+        };
+        columns.row([
+            dead.sequence.to_string().into(),
+            (&dead.event_id).into(),
+            (&dead.event_type).into(),
+            aggregate.into_iter().flatten().collect::<Vec<_>>().join(" ").into(),
+            dead.attempts.to_string().into(),
+            at(dead.died_at, now).into(),
+            short(dead.last_error.as_deref().unwrap_or_default(), MOST).into(),
+        ]);
+    }
+    columns.render()
+}
+
+/// By type and cause.
+pub(super) fn causes(groups: &[DeadGroup], now: SystemTime) -> String {
+    let mut columns = Columns::new(&["DEAD", "TYPE", "CAUSE", "LAST", "ERROR"], &[0]);
+    for group in groups {
+        columns.row([
+            group.count.to_string().into(),
+            (&group.event_type).into(),
+            group.fingerprint.to_string().into(),
+            at(group.last_at, now).into(),
+            short(&group.error, MOST).into(),
+        ]);
+    }
+    columns.render()
+}
+
+fn at(time: Option<SystemTime>, now: SystemTime) -> String {
+    time.map(|time| from(now, time)).unwrap_or_default()
+}

@@ -1,0 +1,109 @@
+//! One event, for people and for programs.
+
+use std::time::SystemTime;
+
+use anstyle::Style;
+use outbox_runtime::event::Status;
+use outbox_runtime::store::EventRow;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::moment::{exact, from};
+use crate::output::{BAD, DIM, GOOD, WARN, short};
+
+/// An event for programs, named as the table's columns are.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document<'a> {
+    sequence: i64,
+    event_id: &'a str,
+    event_type: &'a str,
+    aggregate_type: &'a str,
+    aggregate_id: Option<&'a str>,
+    tenant_id: Option<&'a str>,
+    status: String,
+    attempts: u32,
+    available_at: String,
+    created_at: String,
+    done_at: Option<String>,
+    last_error: Option<&'a str>,
+    locked_by: Option<&'a str>,
+    locked_at: Option<String>,
+    claim_token: i64,
+    takeovers: u32,
+    headers: Option<Box<RawValue>>,
+    payload_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<Box<RawValue>>,
+}
+
+impl<'a> Document<'a> {
+    /// With the payload, if the row has it.
+    pub(crate) fn of(row: &'a EventRow) -> Self {
+        Self {
+            sequence: row.sequence,
+            event_id: &row.event_id,
+            event_type: &row.event_type,
+            aggregate_type: &row.aggregate_type,
+            aggregate_id: row.aggregate_id.as_deref(),
+            tenant_id: row.tenant_id.as_deref(),
+            status: row.status.to_string(),
+            attempts: row.attempts,
+            available_at: exact(row.available_at),
+            created_at: exact(row.created_at),
+            done_at: row.done_at.map(exact),
+            last_error: row.last_error.as_deref(),
+            locked_by: row.locked_by.as_deref(),
+            locked_at: row.locked_at.map(exact),
+            claim_token: row.claim_token,
+            takeovers: row.takeovers,
+            headers: row.headers.as_deref().map(raw),
+            payload_bytes: row.payload_bytes,
+            payload: row.payload.as_deref().map(raw),
+        }
+    }
+}
+
+/// JSON as it is; what is none becomes a text.
+pub(super) fn raw(json: &str) -> Box<RawValue> {
+    RawValue::from_string(json.to_owned())
+        .or_else(|_| RawValue::from_string(serde_json::Value::from(json).to_string()))
+        .unwrap_or_default()
+}
+
+/// `Order 7`.
+pub(crate) fn aggregate(row: &EventRow) -> String {
+    match &row.aggregate_id {
+        Some(id) => format!("{} {id}", row.aggregate_type),
+        None => row.aggregate_type.clone(),
+    }
+}
+
+pub(crate) fn style(status: Status) -> Style {
+    match status {
+        Status::New => Style::new(),
+        Status::Done => GOOD,
+        Status::Retry => WARN,
+        Status::Dead => BAD,
+    }
+}
+
+/// What there is to say beyond the status: who has it, when it is due, why it failed.
+pub(crate) fn remark(row: &EventRow, now: SystemTime) -> String {
+    const MOST: usize = 60;
+    let error = row.last_error.as_deref().unwrap_or_default();
+    let text = match (&row.locked_by, row.status) {
+        (Some(owner), Status::New | Status::Retry) => format!("in hand of {owner}"),
+        (None, Status::New) if row.available_at > now => {
+            format!("due {}", from(now, row.available_at))
+        }
+        (None, Status::Retry) => format!("due {}: {error}", from(now, row.available_at)),
+        (_, Status::Dead) => error.to_owned(),
+        _ => String::new(),
+    };
+    short(&text, MOST)
+}
+
+/// What is said in place of a payload.
+pub(crate) fn hidden(row: &EventRow) -> String {
+    format!("{DIM}{} bytes; `--payload` shows them{DIM:#}", row.payload_bytes)
+}

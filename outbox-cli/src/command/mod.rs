@@ -1,0 +1,14 @@
+//! The commands, one a file.
+
+pub(crate) mod completions;
+pub(crate) mod dead;
+pub(crate) mod doctor;
+pub(crate) mod list;
+pub(crate) mod migrate;
+pub(crate) mod purge;
+pub(crate) mod show;
+pub(crate) mod status;
+pub(crate) mod tail;
+
+mod event;
+mod progress;

@@ -1,0 +1,89 @@
+use std::time::SystemTime;
+
+use outbox_runtime::event::Status;
+use outbox_runtime::store::{Backend, EventRow};
+
+use super::event::{Document, aggregate, hidden, style};
+use crate::args::Show;
+use crate::connect::Session;
+use crate::exit::Exit;
+use crate::fault::Fault;
+use crate::moment::{exact, from};
+use crate::output::{DIM, Form, answer, document, harmless};
+use crate::table::{Cell, Columns};
+
+pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Show) -> Result<Exit, Fault> {
+    let row = find(session, &args.id).await?;
+    show(session, row, args.payload).await
+}
+
+/// The same for one that must be dead.
+pub(crate) async fn run_dead<DB: Backend>(
+    session: &Session<DB>,
+    args: &Show,
+) -> Result<Exit, Fault> {
+    let row = find(session, &args.id).await?;
+    if row.status != Status::Dead {
+        return Err(Fault::no(
+            format!("event `{}` is not dead but {}", row.event_id, row.status),
+            "`outbox show` shows any event",
+        ));
+    }
+    show(session, row, args.payload).await
+}
+
+async fn find<DB: Backend>(session: &Session<DB>, id: &str) -> Result<EventRow, Fault> {
+    let found = session.store.find_event(id).await.map_err(|error| session.fault(error))?;
+    found.ok_or_else(|| {
+        Fault::no(
+            format!("table `{}` has no event with the id `{}`", session.table(), harmless(id)),
+            "it may have been purged, or be in another table (`--table`); `outbox list` shows ids",
+        )
+    })
+}
+
+async fn show<DB: Backend>(
+    session: &Session<DB>,
+    mut row: EventRow,
+    payload: bool,
+) -> Result<Exit, Fault> {
+    if !payload {
+        row.payload = None;
+    }
+    if session.form == Form::Programs {
+        document(&Document::of(&row))?;
+        return Ok(Exit::Done);
+    }
+    let now = session.store.now().await.map_err(|error| session.fault(error))?;
+    answer(&lines(&row, now))?;
+    match &row.payload {
+        Some(payload) => answer(&format!("\n{}", harmless(payload)))?,
+        None => answer(&format!("{DIM}payload{DIM:#}       {}", hidden(&row)))?,
+    }
+    Ok(Exit::Done)
+}
+
+fn lines(row: &EventRow, now: SystemTime) -> String {
+    let mut columns = Columns::plain();
+    let mut line = |name: &str, value: Cell| columns.row([Cell::styled(name, DIM), value]);
+    let at = |time: SystemTime| format!("{} ({})", exact(time), from(now, time));
+    line("event_id", (&row.event_id).into());
+    line("sequence", row.sequence.to_string().into());
+    line("event_type", (&row.event_type).into());
+    line("aggregate", aggregate(row).into());
+    line("tenant_id", row.tenant_id.as_deref().unwrap_or("-").into());
+    line("status", Cell::styled(row.status.to_string(), style(row.status)));
+    line("attempts", row.attempts.to_string().into());
+    line("takeovers", row.takeovers.to_string().into());
+    line("created_at", at(row.created_at).into());
+    // Of what has ended it says only until when somebody had it.
+    let ended = row.status.is_terminal();
+    let due = if ended { exact(row.available_at) } else { at(row.available_at) };
+    line("available_at", due.into());
+    line("done_at", row.done_at.map_or_else(|| "-".to_owned(), at).into());
+    line("locked_by", row.locked_by.as_deref().unwrap_or("-").into());
+    line("locked_at", row.locked_at.map_or_else(|| "-".to_owned(), at).into());
+    line("last_error", row.last_error.as_deref().unwrap_or("-").into());
+    line("headers", row.headers.as_deref().unwrap_or("-").into());
+    columns.render()
+}

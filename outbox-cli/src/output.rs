@@ -1,0 +1,83 @@
+//! The answer goes to standard output, everything else to standard error. Colours are left out where
+//! nobody sees them, and where `NO_COLOR` is set.
+
+use std::io::{ErrorKind, Write};
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use crate::fault::Fault;
+
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+pub(crate) const DIM: Style = Style::new().dimmed();
+
+/// Whom the answer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    People,
+    Programs,
+}
+
+/// Prints a part of the answer for people.
+pub(crate) fn answer(text: &str) -> Result<(), Fault> {
+    let mut out = anstream::stdout().lock();
+    read(writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()))
+}
+
+/// Prints the answer for programs: one document.
+pub(crate) fn document(value: &impl Serialize) -> Result<(), Fault> {
+    json(serde_json::to_string_pretty(value))
+}
+
+/// Prints one of many documents, on a line of its own.
+pub(crate) fn line(value: &impl Serialize) -> Result<(), Fault> {
+    json(serde_json::to_string(value))
+}
+
+fn json(text: serde_json::Result<String>) -> Result<(), Fault> {
+    let text = text.map_err(|error| Fault::failed(error.to_string(), ""))?;
+    let mut out = std::io::stdout().lock();
+    read(writeln!(out, "{text}").and_then(|()| out.flush()))
+}
+
+fn read(result: std::io::Result<()>) -> Result<(), Fault> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Fault::nobody_reads()),
+        Err(error) => Err(Fault::failed(format!("the answer cannot be written: {error}"), "")),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Says something beside the answer.
+pub(crate) fn note(text: &str) {
+    // If nobody hears it, there is nobody to tell.
+    let _ = writeln!(anstream::stderr().lock(), "{text}");
+}
+
+/// A text from the table as it may be shown: what could steer a terminal is replaced.
+pub(crate) fn harmless(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
+/// The beginning of a text, on one line.
+pub(crate) fn short(text: &str, most: usize) -> String {
+    let text = harmless(text);
+    if text.chars().count() <= most {
+        return text;
+    }
+    let mut cut: String = text.chars().take(most.saturating_sub(1)).collect();
+    cut.push('…');
+    cut
+}
+
+/// A number that is counted up to 100,000.
+pub(crate) fn capped(count: u64) -> String {
+    if count >= 100_000 { format!("{count} or more") } else { count.to_string() }
+}
+
+/// One and many.
+pub(crate) fn events(count: u64) -> String {
+    if count == 1 { "1 event".to_owned() } else { format!("{count} events") }
+}

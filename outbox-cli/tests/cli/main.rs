@@ -1,0 +1,20 @@
+//! The program as a user runs it, on every database, over rows that the real runtime has made.
+
+#![allow(
+    missing_docs,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and documents itself by its name"
+)]
+
+mod change;
+mod doctor;
+mod look;
+mod program;
+mod refusal;
+mod scene;
+mod sweep;
+mod tail;
+mod terminal;

@@ -1,0 +1,128 @@
+//! Following, and what commits late.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout};
+use std::time::Duration;
+
+use outbox_runtime::store::{NewRow, Seated};
+use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
+
+use crate::program::Program;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running `outbox tail`.
+struct Tail {
+    child: Child,
+    lines: Option<Lines<BufReader<ChildStdout>>>,
+}
+
+impl Tail {
+    fn start<DB: TestDatabase>(db: &Fresh<DB>, more: &str) -> Self {
+        let line = format!("tail --json --interval 50ms {more}");
+        let mut child = Program::on(db).command(&line).spawn().unwrap();
+        let lines = child.stdout.take().map(|out| BufReader::new(out).lines());
+        Self { child, lines }
+    }
+
+    /// The sequence and the type of the next event.
+    async fn next(&mut self) -> (i64, String) {
+        let mut lines = self.lines.take().expect("one reader");
+        let read = tokio::task::spawn_blocking(move || (lines.next(), lines));
+        let read = tokio::time::timeout(PATIENCE, read).await.expect("it shows something");
+        let (line, lines) = read.unwrap();
+        self.lines = Some(lines);
+        let line = line.expect("it goes on").unwrap();
+        let row: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(row["payload"], serde_json::Value::Null);
+        (row["sequence"].as_i64().unwrap(), row["event_type"].as_str().unwrap().to_owned())
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A row with a sequence of our choice, as if it had been taken long before.
+async fn insert_at<DB: TestDatabase>(db: &Fresh<DB>, sequence: i64, event_type: &str) {
+    let now = DB::NOW;
+    db.run(format!(
+        "INSERT INTO outbox_event (sequence, event_id, event_type, payload, available_at, created_at) \
+         VALUES ({sequence}, 'e{sequence}', '{event_type}', '{{}}', {now}, {now})"
+    ))
+    .await;
+}
+
+async fn rows_come_in_any_order<DB: TestDatabase>(db: Fresh<DB>) {
+    db.store().await;
+    insert_at(&db, 10, "Old").await;
+    insert_at(&db, 20, "Old").await;
+    let mut tail = Tail::start(&db, "-n 1");
+    assert_eq!(tail.next().await, (20, "Old".to_owned()));
+    for (sequence, event_type) in
+        [(30, "New"), (25, "Late"), (15, "Later"), (5, "Last"), (31, "New")]
+    {
+        insert_at(&db, sequence, event_type).await;
+        assert_eq!(tail.next().await, (sequence, event_type.to_owned()));
+    }
+}
+
+async fn only_what_is_asked_for_is_shown<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let mut tail = Tail::start(&db, "--type B");
+    (&db, &store).insert_due(&[event("A"), event("B"), event("A"), event("B")]).await;
+    assert_eq!(tail.next().await.1, "B");
+    assert_eq!(tail.next().await.1, "B");
+}
+
+async fn nothing_is_shown_twice<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    rows.insert_due(&[event("First")]).await;
+    let mut tail = Tail::start(&db, "-n 1");
+    assert_eq!(tail.next().await.1, "First");
+    // More than a page, and seen in the middle of it.
+    let events: Vec<_> = (0..1_200).map(|_| event("A")).collect();
+    let mut inserted: Vec<i64> = Vec::new();
+    for chunk in events.chunks(100) {
+        inserted.extend(rows.insert_due(chunk).await.into_iter().map(|row| row.sequence));
+    }
+    let mut seen = Vec::new();
+    while seen.len() < inserted.len() {
+        seen.push(tail.next().await.0);
+    }
+    assert_eq!(seen, inserted);
+    insert_at(&db, 1_000_000, "End").await;
+    assert_eq!(tail.next().await.1, "End");
+}
+
+/// SQLite has one writer, so nobody commits behind another one's back.
+async fn a_transaction_that_commits_late<DB: TestDatabase>(db: Fresh<DB>) {
+    if DB::URL_VARIABLE.is_none() {
+        return;
+    }
+    let store = db.store().await;
+    (&db, &store).insert_due(&[event("First")]).await;
+    let (late, hasty) = (event("Late"), event("Hasty"));
+    let row = |envelope| [NewRow { envelope, seated: Seated::No }];
+    let mut slow = db.pool.begin().await.unwrap();
+    let low = store.insert(&mut slow, &row(&late)).await.unwrap()[0].sequence;
+    // It begins while that transaction is open already.
+    let mut tail = Tail::start(&db, "");
+    assert_eq!(tail.next().await.1, "First");
+    let high = (&db, &store).insert_due(&[hasty]).await[0].sequence;
+    assert!(low < high);
+    assert_eq!(tail.next().await, (high, "Hasty".to_owned()));
+    slow.commit().await.unwrap();
+    assert_eq!(tail.next().await, (low, "Late".to_owned()));
+}
+
+on_every_database!(
+    rows_come_in_any_order,
+    only_what_is_asked_for_is_shown,
+    nothing_is_shown_twice,
+    a_transaction_that_commits_late,
+);

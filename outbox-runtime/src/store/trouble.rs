@@ -1,0 +1,97 @@
+//! What a driver's error means to somebody who has to do something about it.
+
+use crate::Error;
+
+/// What is wrong with the database, coarsely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Trouble {
+    /// Nobody answers, or the connection was lost.
+    Unreachable,
+    /// The user or the password is wrong.
+    Login,
+    /// There is no such database, or no such file.
+    NoDatabase,
+    /// There is no such table.
+    NoTable,
+    /// The user lacks a right.
+    Rights,
+    /// The server or the URL demands TLS, and this program has none.
+    Tls,
+    /// Nothing can be changed here.
+    ReadOnly,
+    /// Anything else.
+    Other,
+}
+
+impl Trouble {
+    /// What a driver's error means.
+    pub fn of(error: &sqlx::Error) -> Self {
+        match error {
+            sqlx::Error::Io(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::WorkerCrashed => Self::Unreachable,
+            sqlx::Error::Tls(_) => Self::Tls,
+            sqlx::Error::Database(error) => {
+                Self::of_code(&error.code().unwrap_or_default(), error.message())
+            }
+            _ => Self::Other,
+        }
+    }
+
+    /// SQLSTATE of PostgreSQL and MySQL, or SQLite's own code. MySQL has one SQLSTATE for many things.
+    fn of_code(code: &str, message: &str) -> Self {
+        match code {
+            "57P01" | "57P02" | "57P03" | "08S01" | "70100" => Self::Unreachable,
+            "28000" if message.contains("no encryption") || message.contains("SSL off") => {
+                Self::Tls
+            }
+            "HY000" if message.contains("insecure transport") => Self::Tls,
+            "28P01" | "28000" => Self::Login,
+            "3D000" | "14" => Self::NoDatabase,
+            "42000" if message.contains("Unknown database") => Self::NoDatabase,
+            "42P01" | "3F000" | "42S02" => Self::NoTable,
+            "1" if message.contains("no such table") => Self::NoTable,
+            "42501" | "23" => Self::Rights,
+            "42000" if message.contains("denied") => Self::Rights,
+            "25006" | "8" => Self::ReadOnly,
+            "HY000" if message.contains("read-only") => Self::ReadOnly,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Error {
+    /// What is wrong with the database, if it is the database.
+    pub fn trouble(&self) -> Trouble {
+        match self {
+            Self::Database { source, .. } => Trouble::of(source),
+            Self::Schema(super::SchemaError::Missing { source, .. }) => Trouble::of(source),
+            Self::Interrupted { source, .. } => source.trouble(),
+            Self::TimedOut { .. } => Trouble::Unreachable,
+            _ => Trouble::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_code_of_mysql_means_many_things() {
+        let of = |message| Trouble::of_code("42000", message);
+        assert_eq!(of("SELECT command denied to user 'a'@'b' for table `c`"), Trouble::Rights);
+        assert_eq!(of("Unknown database 'shop'"), Trouble::NoDatabase);
+        assert_eq!(of("You have an error in your SQL syntax"), Trouble::Other);
+    }
+
+    #[test]
+    fn a_server_that_wants_tls_is_no_wrong_password() {
+        let message =
+            "no pg_hba.conf entry for host \"::1\", user \"a\", database \"b\", no encryption";
+        assert_eq!(Trouble::of_code("28000", message), Trouble::Tls);
+        assert_eq!(Trouble::of_code("28000", "role \"a\" does not exist"), Trouble::Login);
+    }
+}

@@ -1,0 +1,168 @@
+//! Rows as people look at them.
+
+use std::time::{Duration, SystemTime};
+
+use outbox::{EventEnvelope, Status};
+use outbox_runtime::store::{Completion, EventQuery, Finished, Store};
+use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
+
+use super::claim;
+use super::finish::{dead, of, retry};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn ids(rows: &[outbox::EventRow]) -> Vec<&str> {
+    rows.iter().map(|row| row.event_id.as_str()).collect()
+}
+
+async fn listed<DB: TestDatabase>(store: &Store<DB>, query: EventQuery) -> Vec<String> {
+    ids(&store.list(&query).await.unwrap()).into_iter().map(str::to_owned).collect()
+}
+
+fn order(event_type: &str, id: &str) -> outbox::EnvelopeBuilder<outbox::Dynamic> {
+    EventEnvelope::builder(event_type).event_id(id).payload_json(r#"{"b": 1}"#)
+}
+
+/// One new, one done, one retried, one dead, by their ids.
+async fn one_of_each<DB: TestDatabase>(db: &Fresh<DB>, store: &Store<DB>) {
+    let events = [
+        order("A", "done").aggregate_type("Order").aggregate_id("7").header("k", "v"),
+        order("A", "retry").tenant("acme").occurred_at(SystemTime::now() - 2 * HOUR),
+        order("B", "dead").aggregate_type("Order").aggregate_id("8"),
+    ];
+    (db, store).insert_due(&events.map(|event| event.build().unwrap())).await;
+    let claimed = claim::all(store, "a").await.rows;
+    let results = [
+        of(&claimed[0], Finished::Done),
+        of(&claimed[1], retry(1, HOUR, "later")),
+        of(&claimed[2], dead(3, "never")),
+    ];
+    assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
+    (db, store).insert_due(&[order("B", "new").tenant("acme").build().unwrap()]).await;
+}
+
+async fn every_filter_narrows<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    one_of_each(&db, &store).await;
+    let all = EventQuery::default;
+    assert_eq!(listed(&store, all()).await, ["new", "dead", "retry", "done"]);
+    for (status, id) in [
+        (Status::New, "new"),
+        (Status::Retry, "retry"),
+        (Status::Done, "done"),
+        (Status::Dead, "dead"),
+    ] {
+        let query = EventQuery { status: Some(status), ..all() };
+        assert_eq!(listed(&store, query).await, [id]);
+    }
+    let text = |text: &str| Some(text.to_owned());
+    let recent = Some(SystemTime::now() - HOUR);
+    for (query, expected) in [
+        (EventQuery { event_type: text("B"), ..all() }, vec!["new", "dead"]),
+        (EventQuery { aggregate_type: text("Order"), ..all() }, vec!["dead", "done"]),
+        (EventQuery { aggregate_type: text("__GLOBAL__"), ..all() }, vec!["new", "retry"]),
+        (EventQuery { aggregate_id: text("8"), ..all() }, vec!["dead"]),
+        (EventQuery { tenant_id: text("acme"), ..all() }, vec!["new", "retry"]),
+        (EventQuery { since: recent, ..all() }, vec!["new", "dead", "done"]),
+        (EventQuery { before: recent, ..all() }, vec!["retry"]),
+        (EventQuery { limit: 2, ..all() }, vec!["new", "dead"]),
+        (EventQuery { tenant_id: text("nobody"), ..all() }, vec![]),
+    ] {
+        assert_eq!(listed(&store, query.clone()).await, expected, "{query:?}");
+    }
+    let first = store.list(&EventQuery { limit: 2, ..all() }).await.unwrap();
+    let next = EventQuery { below: Some(first[1].sequence), ..all() };
+    assert_eq!(listed(&store, next).await, ["retry", "done"]);
+}
+
+async fn everything_about_a_row_is_told<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    one_of_each(&db, &store).await;
+    let row = store.find_event("done").await.unwrap().unwrap();
+    assert_eq!((row.event_type.as_str(), row.status, row.attempts), ("A", Status::Done, 0));
+    assert_eq!((row.aggregate_type.as_str(), row.aggregate_id.as_deref()), ("Order", Some("7")));
+    assert_eq!((row.claim_token, row.takeovers, row.locked_by), (1, 0, None));
+    assert_eq!((row.payload_bytes, row.payload.as_deref()), (8, Some(r#"{"b": 1}"#)));
+    assert_eq!(row.headers.as_deref(), Some(r#"{"k":"v"}"#));
+    assert!(row.done_at.unwrap() >= row.created_at);
+    let row = store.find_event("dead").await.unwrap().unwrap();
+    assert_eq!((row.last_error.as_deref(), row.attempts), (Some("never"), 3));
+    assert!(store.find_event("nobody").await.unwrap().is_none());
+    let listed = store.list(&EventQuery::default()).await.unwrap();
+    assert!(listed.iter().all(|row| row.payload.is_none() && row.payload_bytes == 8));
+    let query = EventQuery { payloads: true, ..EventQuery::default() };
+    assert!(store.list(&query).await.unwrap().iter().all(|row| row.payload.is_some()));
+}
+
+/// Behind more rows than one statement looks at.
+async fn a_rare_event_is_found<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    (&db, &store).insert_due(&[order("Rare", "rare").build().unwrap()]).await;
+    let fill = DB::FILL
+        .replace("{table}", "outbox_event")
+        .replace("{type}", "A")
+        .replace("{status}", "1")
+        .replace("{from}", "1")
+        .replace("{to}", "41000");
+    db.run(fill).await;
+    let rare = EventQuery { event_type: Some("Rare".to_owned()), ..EventQuery::default() };
+    assert_eq!(listed(&store, rare).await, ["rare"]);
+    let many = EventQuery { limit: 40_500, ..EventQuery::default() };
+    assert_eq!(store.list(&many).await.unwrap().len(), 40_500);
+}
+
+async fn a_row_that_cannot_be_read_is_left_out<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let events = ["one", "two", "three"].map(|id| order("A", id).build().unwrap());
+    (&db, &store).insert_due(&events).await;
+    db.run("UPDATE outbox_event SET status = 9 WHERE event_id = 'two'").await;
+    assert_eq!(listed(&store, EventQuery::default()).await, ["three", "one"]);
+    assert_eq!(ids(&store.follow(0, 10, false).await.unwrap()), ["one", "three"]);
+    assert!(store.find_event("two").await.unwrap().is_none());
+    assert_eq!(store.sequences(i64::MIN, i64::MAX, 10).await.unwrap().len(), 3);
+}
+
+async fn what_is_pending_is_told_by_type<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    one_of_each(&db, &store).await;
+    let minute = Duration::from_secs(60);
+    let types = store.pending_by_type(minute).await.unwrap();
+    let counts: Vec<_> = types
+        .iter()
+        .map(|of| (of.event_type.as_str(), of.pending, of.locked, of.overdue))
+        .collect();
+    assert_eq!(counts, [("A", 1, 0, 0), ("B", 1, 0, 0)]);
+    rows.insert_due(&[event("B"), event("B")]).await;
+    assert_eq!(claim::all(&store, "gone").await.rows.len(), 3);
+    rows.insert_due(&[event("B")]).await;
+    rows.age(Duration::from_secs(100)).await;
+    let types = store.pending_by_type(minute).await.unwrap();
+    let of_b = types.iter().find(|of| of.event_type == "B").unwrap();
+    assert_eq!((of_b.pending, of_b.locked, of_b.overdue, of_b.stuck), (4, 3, 4, 3));
+    assert!((100..160).contains(&of_b.oldest.as_secs()), "{of_b:?}");
+    let none = store.pending_by_type(HOUR).await.unwrap();
+    assert!(none.iter().all(|of| of.overdue == 0 && of.stuck == 0), "{none:?}");
+}
+
+async fn what_has_ended_is_counted_by_age<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    one_of_each(&db, &store).await;
+    assert_eq!(store.recently_done(HOUR).await.unwrap(), 1);
+    assert_eq!(store.count_old_done(HOUR).await.unwrap(), 0);
+    assert_eq!(store.count_old_dead(HOUR).await.unwrap(), 0);
+    assert_eq!(store.dead_by_type().await.unwrap(), [("B".to_owned(), 1)]);
+    (&db, &store).age(2 * HOUR).await;
+    assert_eq!(store.recently_done(HOUR).await.unwrap(), 0);
+    assert_eq!(store.count_old_done(HOUR).await.unwrap(), 1);
+    assert_eq!(store.count_old_dead(HOUR).await.unwrap(), 1);
+}
+
+on_every_database!(
+    every_filter_narrows,
+    everything_about_a_row_is_told,
+    a_rare_event_is_found,
+    a_row_that_cannot_be_read_is_left_out,
+    what_is_pending_is_told_by_type,
+    what_has_ended_is_counted_by_age,
+);
