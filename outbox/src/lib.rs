@@ -34,5 +34,9 @@ pub use outbox_runtime::write::{
     Receipt, Savepoint, Tx, WriteOutcome, Writer, WriterHook, Written,
 };
 
+#[cfg(feature = "testing")]
+#[doc(inline)]
+pub use outbox_runtime::testing;
+
 #[doc(hidden)]
 pub use outbox_runtime::private as __private;

@@ -75,7 +75,13 @@ impl<DB: Backend> Service for Worker<DB> {
 impl<DB: Backend> Dispatcher<DB> {
     /// Delivers an event. However that ends, the entry leaves the worker's hands.
     async fn deliver(&self, entry: Entry) {
-        let decision = match caught(self.attempt(&entry)).await {
+        let decision = self.attempt_once(&entry).await;
+        self.conclude(&entry, decision);
+    }
+
+    /// Calls the listener, and says what follows, whatever panics.
+    pub(crate) async fn attempt_once(&self, entry: &Entry) -> Decision {
+        match caught(self.attempt(entry)).await {
             Ok(decision) => decision,
             // Not the listener, whose panics are caught, but something of the user's around it: an
             // error's text, a retry policy, the end of a call that took too long.
@@ -84,12 +90,16 @@ impl<DB: Backend> Dispatcher<DB> {
                 let max_attempts = treatment.map_or(1, |treatment| treatment.max_attempts);
                 decide(&Ended::Panicked, entry.attempts, max_attempts, &*self.pause)
             }
-        };
+        }
+    }
+
+    /// The entry leaves the worker's hands.
+    pub(crate) fn conclude(&self, entry: &Entry, decision: Decision) {
         let step = match decision {
-            Decision::Record(finished) => self.hand.finish(&entry, finished),
-            Decision::Pause => self.hand.unreachable(&entry, |failures| self.pause.delay(failures)),
-            Decision::Marked => self.hand.settled(&entry, true),
-            Decision::Leave => self.hand.settled(&entry, false),
+            Decision::Record(finished) => self.hand.finish(entry, finished),
+            Decision::Pause => self.hand.unreachable(entry, |failures| self.pause.delay(failures)),
+            Decision::Marked => self.hand.settled(entry, true),
+            Decision::Leave => self.hand.settled(entry, false),
         };
         let listener = entry.group.and_then(|index| self.listeners.get(index));
         let listener = listener.map_or("", Listener::name);

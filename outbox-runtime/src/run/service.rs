@@ -29,6 +29,8 @@ pub(crate) struct Services {
     stop: CancellationToken,
     runtime: Handle,
     longest_pause: Duration,
+    #[cfg(feature = "testing")]
+    by_hand: bool,
 }
 
 impl Services {
@@ -39,10 +41,27 @@ impl Services {
         runtime: Handle,
         longest_pause: Duration,
     ) -> Self {
-        Self { tasks: TaskTracker::new(), stop: parent.child_token(), runtime, longest_pause }
+        Self {
+            tasks: TaskTracker::new(),
+            stop: parent.child_token(),
+            runtime,
+            longest_pause,
+            #[cfg(feature = "testing")]
+            by_hand: false,
+        }
+    }
+
+    /// None ever: a test does by hand what they would do.
+    #[cfg(feature = "testing")]
+    pub(crate) fn by_hand(self) -> Self {
+        Self { by_hand: true, ..self }
     }
 
     pub(crate) fn start<S: Service>(&self, service: S) {
+        #[cfg(feature = "testing")]
+        if self.by_hand {
+            return;
+        }
         self.tasks.spawn_on(run(service, self.stop.clone(), self.longest_pause), &self.runtime);
     }
 

@@ -90,6 +90,11 @@ pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbo
         return Err(StartError { faults }.into());
     };
     let store = Store::new(builder.pool.clone(), table);
+    #[cfg(feature = "testing")]
+    let store = match &builder.rig {
+        Some(rig) => store.rigged(rig.clone()),
+        None => store,
+    };
     if builder.config.notify && !store.can_notify() {
         let (option, value) = ("notify", "true".to_owned());
         let reason = "only PostgreSQL can notify";

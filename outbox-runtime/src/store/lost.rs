@@ -12,7 +12,7 @@ use sqlx_core::transaction::TransactionManager;
 use tokio::runtime::Handle;
 
 use super::gate::Pass;
-use super::{Backend, Store};
+use super::{Backend, Store, injecting};
 use crate::Error;
 
 /// How long a rollback may take.
@@ -52,7 +52,7 @@ impl<DB: Backend> Store<DB> {
             Purpose::Write => &self.sql.begin,
             Purpose::Acknowledge => &self.sql.begin_acknowledging,
         };
-        self.pool.begin_with(begin.clone()).await
+        injecting!(self, Begin => self.pool.begin_with(begin.clone()).await)
     }
 
     /// With the statements of `flush` and `commit` prepared, where those could not be cut short
@@ -104,7 +104,7 @@ impl<DB: Backend> Store<DB> {
     /// Commits. If that fails, SQLite may have ended the transaction by itself (a full disk), and its
     /// connection must be cleaned like any other that has lost one.
     pub(crate) async fn commit_tx(&self, tx: &mut Transaction<'static, DB>) -> Result<(), Error> {
-        let committed = DB::TransactionManager::commit(tx).await;
+        let committed = injecting!(self, Commit => DB::TransactionManager::commit(tx).await);
         if committed.is_err() {
             self.clean(tx).await;
         }

@@ -19,6 +19,7 @@ mod dead;
 mod dialect;
 mod finish;
 mod gate;
+mod inject;
 mod insert;
 mod lend;
 mod look;
@@ -37,6 +38,11 @@ mod mysql;
 mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+
+#[cfg(feature = "testing")]
+pub(crate) mod fault;
+#[cfg(feature = "testing")]
+pub(crate) mod rig;
 
 pub use backend::Backend;
 pub use claim::{ClaimRequest, Claims, Lease, Quota, Subscription};
@@ -60,6 +66,7 @@ pub use batch::Arg;
 use contention::retrying;
 use gate::Gate;
 pub(crate) use gate::Pass;
+use inject::injecting;
 use lend::{Kept, lending};
 pub(crate) use lost::Purpose;
 use statements::Statements;
@@ -74,6 +81,8 @@ pub struct Store<DB: Backend> {
     kept: Option<Kept<DB>>,
     /// Whether the pool is the relay's own.
     relays: bool,
+    #[cfg(feature = "testing")]
+    rig: Option<rig::Rig>,
 }
 
 impl<DB: Backend> Clone for Store<DB> {
@@ -85,6 +94,8 @@ impl<DB: Backend> Clone for Store<DB> {
             gate: self.gate.clone(),
             kept: self.kept.clone(),
             relays: self.relays,
+            #[cfg(feature = "testing")]
+            rig: self.rig.clone(),
         }
     }
 }
@@ -94,7 +105,16 @@ impl<DB: Backend> Store<DB> {
     pub fn new(pool: Pool<DB>, table: Table) -> Self {
         let sql = Arc::new(Statements::new(DB::DIALECT, &table));
         let gate = Gate::of(DB::file(&pool));
-        Self { pool, table, sql, gate, kept: None, relays: false }
+        Self {
+            pool,
+            table,
+            sql,
+            gate,
+            kept: None,
+            relays: false,
+            #[cfg(feature = "testing")]
+            rig: None,
+        }
     }
 
     /// The table's name.
@@ -105,6 +125,12 @@ impl<DB: Backend> Store<DB> {
     /// The pool.
     pub fn pool(&self) -> &Pool<DB> {
         &self.pool
+    }
+
+    /// How the database is spoken to.
+    #[cfg(not(feature = "testing"))]
+    fn dialect(&self) -> &'static dialect::Dialect {
+        DB::DIALECT
     }
 
     /// Whether a transaction that writes keeps everybody else from writing.

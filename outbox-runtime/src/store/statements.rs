@@ -71,6 +71,12 @@ const LOOK: &str = "\
         (SELECT MIN(available_at) AS due FROM {table} \
             WHERE status IN (0, 2) AND status = 2 AND available_at > {now}) AS later_retried";
 
+/// For tests, which have small tables.
+#[cfg(feature = "testing")]
+const EVERYTHING: &str = "\
+    SELECT {columns}, {int:CASE WHEN row.available_at <= {now} THEN 1 ELSE 0 END} \
+    FROM {table} AS row ORDER BY row.sequence";
+
 /// The statements of one table.
 #[derive(Debug)]
 pub(super) struct Statements {
@@ -106,6 +112,8 @@ pub(super) struct Statements {
     pub(super) notify: Option<SqlStr>,
     pub(super) look: SqlStr,
     pub(super) now: SqlStr,
+    #[cfg(feature = "testing")]
+    pub(super) everything: SqlStr,
 }
 
 /// The statements that depend on which events are asked for.
@@ -166,6 +174,8 @@ impl Statements {
             notify: dialect.notify.map(SqlSafeStr::into_sql_str),
             look: sql(LOOK),
             now: sql(NOW),
+            #[cfg(feature = "testing")]
+            everything: sql(EVERYTHING),
         }
     }
 }

@@ -70,7 +70,15 @@ impl<DB: Backend> Writer<DB> {
         hooks: Vec<Arc<dyn WriterHook>>,
         seats: Arc<dyn Seats>,
     ) -> Self {
-        let store = Store::new(pool, table);
+        Self::on(Store::new(pool, table), hooks, seats)
+    }
+
+    /// A writer on a store that is there already.
+    pub(crate) fn on(
+        store: Store<DB>,
+        hooks: Vec<Arc<dyn WriterHook>>,
+        seats: Arc<dyn Seats>,
+    ) -> Self {
         Self { shared: Arc::new(Shared { store, hooks: Hooks::new(hooks), seats }) }
     }
 

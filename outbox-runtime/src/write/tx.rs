@@ -228,6 +228,13 @@ impl<DB: Backend> Tx<DB> {
         sound
     }
 
+    /// The events that it has written so far. One whose id existed already is not among them.
+    #[cfg(feature = "testing")]
+    pub(crate) fn written(&self) -> Vec<EventEnvelope> {
+        let flushed = self.flushed.iter().filter(|flushed| !flushed.inserted.duplicate);
+        flushed.map(|flushed| &flushed.envelope).chain(&self.buffer).cloned().collect()
+    }
+
     /// Frees the seats and tells the hooks that nothing was written.
     fn forget(&mut self) {
         let flushed = self.flushed.drain(..).map(|flushed| flushed.envelope);

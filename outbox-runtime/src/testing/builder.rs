@@ -1,0 +1,94 @@
+use std::fmt;
+
+use sqlx::sqlite::SqlitePoolOptions;
+use sqlx::{SqlSafeStr, SqlStr, Sqlite};
+
+use super::TestOutbox;
+use crate::Builder;
+use crate::listener::ListenerRegistry;
+use crate::store::Backend;
+use crate::store::rig::Rig;
+
+/// An outbox for a test: SQLite in memory, with every `#[listener]` of this program.
+pub fn outbox() -> TestBuilder {
+    TestBuilder { changes: Vec::new(), schema: Vec::new() }
+}
+
+/// An outbox for a test, while it is being described.
+#[must_use = "an outbox does nothing until it is started"]
+pub struct TestBuilder {
+    changes: Vec<Change>,
+    schema: Vec<SqlStr>,
+}
+
+type Change = Box<dyn FnOnce(Builder<Sqlite>) -> Builder<Sqlite> + Send>;
+
+impl fmt::Debug for TestBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestBuilder").finish_non_exhaustive()
+    }
+}
+
+impl TestBuilder {
+    /// SQL that makes the tables of the application; also several statements:
+    /// `.schema(include_str!("../schema.sql"))`. Migrations can be run on
+    /// [`pool`](TestOutbox::pool) after the start.
+    pub fn schema(mut self, sql: impl SqlSafeStr) -> Self {
+        self.schema.push(sql.into_sql_str());
+        self
+    }
+
+    /// Gives what listeners ask for with `State<T>`.
+    pub fn state<T: Send + Sync + 'static>(self, state: T) -> Self {
+        self.configure(|builder| builder.state(state))
+    }
+
+    /// These listeners instead of the linked ones.
+    pub fn listeners(self, registry: ListenerRegistry) -> Self {
+        self.configure(|builder| builder.listeners(registry))
+    }
+
+    /// Anything else that the application says when it starts:
+    /// `.configure(|outbox| outbox.max_attempts(3).hook(Audit))`.
+    pub fn configure(
+        mut self,
+        change: impl FnOnce(Builder<Sqlite>) -> Builder<Sqlite> + Send + 'static,
+    ) -> Self {
+        self.changes.push(Box::new(change));
+        self
+    }
+
+    /// Starts it.
+    ///
+    /// # Panics
+    /// If it cannot be started, with everything that is wrong.
+    #[expect(clippy::panic, reason = "a test fails by panicking")]
+    pub async fn start(self) -> TestOutbox {
+        match self.try_start().await {
+            Ok(outbox) => outbox,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn try_start(self) -> Result<TestOutbox, Box<dyn std::error::Error + Send + Sync>> {
+        // A database in memory lives and dies with its one connection.
+        let pool = SqlitePoolOptions::new()
+            .max_connections(1)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .after_connect(|connection, _| Box::pin(Rig::prepare(connection)))
+            .connect("sqlite::memory:")
+            .await?;
+        let mut connection = pool.acquire().await?;
+        for sql in self.schema {
+            Sqlite::run(&mut connection, sql).await?;
+        }
+        drop(connection);
+        let rig = Rig::sqlite();
+        // Who only writes events has no listeners to be tested.
+        let builder = Builder::new(pool.clone()).allow_empty();
+        let builder = self.changes.into_iter().fold(builder, |builder, change| change(builder));
+        let outbox = builder.rigged(rig.clone()).start().await?;
+        Ok(TestOutbox::new(outbox, pool, rig))
+    }
+}
