@@ -7,7 +7,7 @@ use super::{Clock, now};
 ///
 /// Whatever depends on time follows it: when a delayed event or another attempt is due, when a lease or
 /// the pause of a listener ends, what is old enough to be purged. Only the time-outs of listeners and
-/// statements go by real time.
+/// statements go by real time, and so does the `occurred_at` of an event that does not say when it happened.
 #[derive(Debug, Clone)]
 pub struct ManualClock {
     began: (SystemTime, Instant),

@@ -125,18 +125,7 @@ pub(crate) fn decide(
 
 /// An error and what caused it.
 fn chain(error: &ListenerError) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source().source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        // Some errors repeat their cause.
-        if !text.ends_with(&next) {
-            text.push_str(": ");
-            text.push_str(&next);
-        }
-        cause = error.source();
-    }
-    text
+    crate::run::chain(error.source())
 }
 
 #[cfg(test)]

@@ -34,6 +34,4 @@ pub use start::{StartError, StartFault};
 
 #[cfg(feature = "testing")]
 pub(crate) use by_hand::ByHand;
-#[cfg(feature = "testing")]
-pub(crate) use service::chain;
-pub(crate) use service::{Service, within};
+pub(crate) use service::{Service, chain, within};

@@ -1,6 +1,7 @@
 //! A store whose clock and whose connection are in the hands of a test.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::SqlSafeStr;
 
@@ -8,7 +9,7 @@ use super::dialect::Dialect;
 use super::fault::{self, Answer, Faults, Point};
 use super::row::{self, micros};
 use super::statements::Statements;
-use super::{Backend, Claimed, Store, sqlite};
+use super::{Backend, Claimed, Pass, Store, sqlite};
 use crate::Error;
 use crate::clock::ManualClock;
 
@@ -28,6 +29,9 @@ pub(crate) struct Stored {
 }
 
 impl Rig {
+    /// How long to wait for a connection.
+    pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
     /// For SQLite, on connections that were prepared for it.
     pub(crate) fn sqlite() -> Self {
         let (clock, faults) = (ManualClock::new(), Faults::default());
@@ -50,6 +54,20 @@ impl<DB: Backend> Store<DB> {
     /// How the database is spoken to.
     pub(super) fn dialect(&self) -> &'static Dialect {
         self.rig.as_ref().map_or(DB::DIALECT, |rig| rig.dialect)
+    }
+
+    /// Waits for the one connection of a test, but not for ever: whoever waits may be the one who has it.
+    pub(super) async fn pass_in_time(&self) -> Result<Pass, Error> {
+        let pass = self.gate.pass();
+        if self.rig.is_none() {
+            return Ok(pass.await);
+        }
+        let passed = tokio::time::timeout(Rig::PATIENCE, pass).await;
+        passed.map_err(|_| {
+            let text =
+                "another transaction is still open, and the database of a test has one connection";
+            Error::database("beginning a transaction")(std::io::Error::other(text).into())
+        })
     }
 
     /// Tells the database what time it is.

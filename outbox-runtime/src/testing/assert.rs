@@ -72,7 +72,7 @@ macro_rules! refute_published {
 /// One of the events is the expected one.
 #[track_caller]
 #[expect(clippy::panic, reason = "a test fails by panicking")]
-pub fn assert_one(events: &impl Published, expected: &Expectation) {
+pub fn assert_one(events: &(impl Published + ?Sized), expected: &Expectation) {
     let events = events.published();
     if events.iter().any(|event| expected.differences(event).is_empty()) {
         return;
@@ -91,7 +91,7 @@ pub fn assert_one(events: &impl Published, expected: &Expectation) {
 #[track_caller]
 #[expect(clippy::panic, reason = "a test fails by panicking")]
 #[expect(clippy::needless_pass_by_value, reason = "the macro makes it and has no other use for it")]
-pub fn assert_exactly(events: &impl Published, expected: Vec<Expectation>) {
+pub fn assert_exactly(events: &(impl Published + ?Sized), expected: Vec<Expectation>) {
     let events = events.published();
     let mut pairs = expected.iter().zip(&events);
     if expected.len() == events.len()
@@ -125,7 +125,7 @@ pub fn assert_exactly(events: &impl Published, expected: Vec<Expectation>) {
 /// None of the events is the expected one.
 #[track_caller]
 #[expect(clippy::panic, reason = "a test fails by panicking")]
-pub fn refute_one(events: &impl Published, unexpected: &Expectation) {
+pub fn refute_one(events: &(impl Published + ?Sized), unexpected: &Expectation) {
     let events = events.published();
     if let Some(event) = events.iter().find(|event| unexpected.differences(event).is_empty()) {
         let event = shown(event);

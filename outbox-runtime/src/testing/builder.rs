@@ -1,13 +1,15 @@
 use std::fmt;
+use std::panic::Location;
 
 use sqlx::sqlite::SqlitePoolOptions;
 use sqlx::{SqlSafeStr, SqlStr, Sqlite};
 
 use super::TestOutbox;
-use crate::Builder;
+use super::outbox::sound;
 use crate::listener::ListenerRegistry;
 use crate::store::Backend;
 use crate::store::rig::Rig;
+use crate::{Builder, Error};
 
 /// An outbox for a test: SQLite in memory, with every `#[listener]` of this program.
 pub fn outbox() -> TestBuilder {
@@ -62,26 +64,27 @@ impl TestBuilder {
     ///
     /// # Panics
     /// If it cannot be started, with everything that is wrong.
-    #[expect(clippy::panic, reason = "a test fails by panicking")]
-    pub async fn start(self) -> TestOutbox {
-        match self.try_start().await {
-            Ok(outbox) => outbox,
-            Err(error) => panic!("{error}"),
-        }
+    #[track_caller]
+    pub fn start(self) -> impl Future<Output = TestOutbox> + Send {
+        let place = Location::caller();
+        async move { sound(self.try_start().await, place) }
     }
 
-    async fn try_start(self) -> Result<TestOutbox, Box<dyn std::error::Error + Send + Sync>> {
+    async fn try_start(self) -> Result<TestOutbox, Error> {
+        let failed = || Error::database("making the database of a test");
         // A database in memory lives and dies with its one connection.
         let pool = SqlitePoolOptions::new()
             .max_connections(1)
             .idle_timeout(None)
             .max_lifetime(None)
+            .acquire_timeout(Rig::PATIENCE)
             .after_connect(|connection, _| Box::pin(Rig::prepare(connection)))
             .connect("sqlite::memory:")
-            .await?;
-        let mut connection = pool.acquire().await?;
+            .await
+            .map_err(failed())?;
+        let mut connection = pool.acquire().await.map_err(failed())?;
         for sql in self.schema {
-            Sqlite::run(&mut connection, sql).await?;
+            Sqlite::run(&mut connection, sql).await.map_err(failed())?;
         }
         drop(connection);
         let rig = Rig::sqlite();

@@ -1,7 +1,6 @@
 use std::fmt;
 use std::ops::Deref;
 use std::panic::Location;
-use std::time::Duration;
 
 use sqlx::{Sqlite, SqlitePool};
 
@@ -24,9 +23,6 @@ pub struct TestOutbox {
     pool: SqlitePool,
     rig: Rig,
 }
-
-/// How long to wait for a connection.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 impl fmt::Debug for TestOutbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -143,7 +139,7 @@ impl TestOutbox {
     #[expect(clippy::panic, reason = "a test fails by panicking")]
     pub(super) async fn free(&self, what: &str, place: &Location<'_>) {
         // One that was dropped is being undone at this moment.
-        if tokio::time::timeout(PATIENCE, self.pool.acquire()).await.is_err() {
+        if self.pool.acquire().await.is_err() {
             panic!(
                 "{place}: `{what}` waits for a transaction that is still open; the database of a test has \
                  one connection: commit the transaction, roll it back or drop it first"
