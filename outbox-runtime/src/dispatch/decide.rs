@@ -125,7 +125,7 @@ pub(crate) fn decide(
 
 /// An error and what caused it.
 fn chain(error: &ListenerError) -> String {
-    crate::run::chain(error.source())
+    crate::error::chain(error.source())
 }
 
 #[cfg(test)]

@@ -34,4 +34,4 @@ pub use start::{StartError, StartFault};
 
 #[cfg(feature = "testing")]
 pub(crate) use by_hand::ByHand;
-pub(crate) use service::{Service, chain, within};
+pub(crate) use service::{Service, within};

@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::Error;
 use crate::caught::caught;
+use crate::error::chain;
 use crate::retry::backoff;
 
 /// A loop. It survives every error and panic, waits longer after each, and logs them sparingly.
@@ -90,22 +91,6 @@ async fn run<S: Service>(mut service: S, stop: CancellationToken, longest_pause:
             Err(_) => trouble.wait("it panicked", &stop).await,
         }
     }
-}
-
-/// An error and what caused it.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        // Some errors repeat their cause.
-        if !text.ends_with(&next) {
-            text.push_str(": ");
-            text.push_str(&next);
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// Says when it is time to log something again that happens all the time.

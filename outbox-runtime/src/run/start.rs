@@ -56,7 +56,7 @@ pub enum StartFault {
     #[error(transparent)]
     Schema(#[from] SchemaError),
     /// The database.
-    #[error("{}", super::service::chain(.0))]
+    #[error("{}", crate::error::chain(.0))]
     Database(Box<Error>),
     /// A database in memory that several connections want to share.
     #[error(

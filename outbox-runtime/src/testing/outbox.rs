@@ -151,5 +151,5 @@ impl TestOutbox {
 /// What must not fail in a test.
 #[expect(clippy::panic, reason = "a test fails by panicking")]
 pub(super) fn sound<T, E: std::error::Error>(result: Result<T, E>, place: &Location<'_>) -> T {
-    result.unwrap_or_else(|error| panic!("{place}: {}", crate::run::chain(&error)))
+    result.unwrap_or_else(|error| panic!("{place}: {}", crate::error::chain(&error)))
 }

@@ -2,9 +2,9 @@ use std::fmt;
 
 use crate::Error;
 use crate::dispatch::decide::Decision;
+use crate::error::chain;
 use crate::event::{EventEnvelope, EventId};
 use crate::hand::Entry;
-use crate::run::chain;
 use crate::store::Finished;
 
 /// What a [`drain`](super::TestOutbox::drain) has done. `{report}` tells it event by event.
