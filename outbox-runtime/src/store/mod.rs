@@ -4,7 +4,8 @@
 //! [`Table`] is the checked name. A `Dialect` holds what differs between the
 //! databases as templates, `Statements` renders them once for a table, and
 //! [`Backend`] is what is needed of a driver. The operations are methods of [`Store`], each for a whole
-//! batch, one file for each group: `insert`, `claim`, `finish`, `dead`, `purge`, `stats`, `schema`.
+//! batch, one file for each group: `insert`, `claim`, `finish`, `dead`, `purge`, `stats`, `schema`. For tests of
+//! applications, `rig` puts the clock into their hands and `fault` the connection; `inject` is where.
 //!
 //! Times that decide anything are the database's, at the statement. A lease is a visibility time-out:
 //! claiming moves `available_at` forward, so that claimed rows leave the head of the index, and an

@@ -51,7 +51,8 @@ impl TestBuilder {
     }
 
     /// Anything else that the application says when it starts:
-    /// `.configure(|outbox| outbox.max_attempts(3).hook(Audit))`.
+    /// `.configure(|outbox| outbox.max_attempts(3).hook(Audit))`. Whatever the mode, nothing is delivered before
+    /// [`drain`](TestOutbox::drain).
     pub fn configure(
         mut self,
         change: impl FnOnce(Builder<Sqlite>) -> Builder<Sqlite> + Send + 'static,

@@ -17,7 +17,8 @@ use crate::store::rig::Rig;
 /// another, and between two of them nothing happens. Time stands still until [`clock`](Self::clock) is
 /// advanced. Delays between attempts have no random part: the first is `retry.base`, and it doubles.
 ///
-/// The database has one connection. A transaction must be ended before anything else can be done.
+/// The database has one connection. A transaction must be ended before anything else can be done. It runs
+/// in a thread of its own, so the time of tokio must not be paused (`start_paused`).
 pub struct TestOutbox {
     outbox: Outbox<Sqlite>,
     pool: SqlitePool,
@@ -58,7 +59,8 @@ impl TestOutbox {
         &self.rig.faults
     }
 
-    /// Every event that was committed, delivered or not, in the order of writing.
+    /// Every event that was committed, delivered or not, in the order of writing; without those that were
+    /// deleted since.
     ///
     /// # Panics
     /// If the database fails, or a transaction is still open.

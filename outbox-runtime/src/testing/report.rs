@@ -9,7 +9,8 @@ use crate::store::Finished;
 
 /// What a [`drain`](super::TestOutbox::drain) has done. `{report}` tells it event by event.
 ///
-/// An event that is delivered in several attempts is there once for each.
+/// An event that is delivered in several attempts is there once for each. A row that cannot be read at all goes
+/// dead without being told of.
 #[derive(Debug, Default)]
 #[must_use = "it says what became of the events"]
 pub struct Report {
