@@ -68,12 +68,41 @@ async fn the_pause_of_a_listener_ends_with_it() {
     let mut tx = outbox.begin().await.unwrap();
     tx.write_all([PAID, PAID, PAID]).unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(outbox.drain().await.deferred(), 1);
+    let report = outbox.drain().await;
+    assert_eq!(report.deferred(), 1, "{report}");
+    assert_eq!(report.events()[0].error.as_deref(), Some("the printer is gone"));
     assert_eq!(outbox.drain().await.events().len(), 0);
     outbox.clock().advance(SECOND);
     let report = outbox.drain().await;
     assert_eq!(report.delivered(), 3, "{report}");
     assert_eq!(desk.heard(), ["paid 7, 0 failed"; 4]);
+}
+
+#[tokio::test]
+async fn events_happen_by_it() {
+    let desk = Desk::default();
+    let cautious = shop(&desk).configure(|outbox| {
+        let mut config = outbox::Config::default();
+        config.poller.skip_recent = HOUR;
+        outbox.config(config)
+    });
+    let outbox = cautious.start().await;
+    outbox.clock().advance(HOUR * 5);
+    let (early, now) = (outbox.clock().now() - HOUR, outbox.clock().now());
+    let mut tx = outbox.begin().await.unwrap();
+    tx.write(PAID).unwrap();
+    tx.write(outbox::event(PAID).occurred_at(early)).unwrap();
+    let mut part = tx.savepoint().await.unwrap();
+    part.write(PAID).unwrap();
+    part.release().await.unwrap();
+    tx.commit().await.unwrap();
+    let happened = outbox.published().await.into_iter().map(|event| event.occurred_at());
+    assert_eq!(happened.collect::<Vec<_>>(), [now, early, now]);
+
+    // Those that are younger than an hour are left alone.
+    assert_eq!(outbox.drain().await.delivered(), 1);
+    outbox.clock().advance(HOUR);
+    assert_eq!(outbox.drain().await.delivered(), 2);
 }
 
 #[tokio::test]

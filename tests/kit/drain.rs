@@ -80,6 +80,16 @@ async fn the_report_says_what_became_of_each() {
 }
 
 #[tokio::test]
+async fn what_another_process_has_left_behind_is_delivered() {
+    let desk = Desk::default();
+    let outbox = with_event(&desk, PAID).await;
+    let claimed = "UPDATE outbox_event SET locked_by = 'lost', claim_token = 1, takeovers = 1";
+    sqlx::query(claimed).execute(outbox.pool()).await.unwrap();
+    assert_eq!(outbox.drain().await.delivered(), 1);
+    assert_eq!(desk.heard().len(), 1);
+}
+
+#[tokio::test]
 async fn events_that_nobody_hears_die_if_that_is_asked_for() {
     let shop = shop(&Desk::default()).configure(|outbox| outbox.unroutable(Unroutable::Dead));
     let outbox = shop.start().await;

@@ -6,8 +6,9 @@ use super::{Clock, now};
 /// A clock that stands still until a test moves it. It begins at the real time.
 ///
 /// Whatever depends on time follows it: when a delayed event or another attempt is due, when a lease or
-/// the pause of a listener ends, what is old enough to be purged. Only the time-outs of listeners and
-/// statements go by real time, and so does the `occurred_at` of an event that does not say when it happened.
+/// the pause of a listener ends, what is old enough to be purged, when an event has happened that is written
+/// now. Only the time-outs of listeners and statements go by real time, and so does an envelope that was built
+/// before it is written.
 #[derive(Debug, Clone)]
 pub struct ManualClock {
     began: (SystemTime, Instant),

@@ -95,9 +95,13 @@ impl<DB: Backend> Dispatcher<DB> {
 
     /// The entry leaves the worker's hands.
     pub(crate) fn conclude(&self, entry: &Entry, decision: Decision) {
+        let mut unreachable = None;
         let step = match decision {
             Decision::Record(finished) => self.hand.finish(entry, finished),
-            Decision::Pause => self.hand.unreachable(entry, |failures| self.pause.delay(failures)),
+            Decision::Pause { error } => {
+                unreachable = Some(error);
+                self.hand.unreachable(entry, |failures| self.pause.delay(failures))
+            }
             Decision::Marked => self.hand.settled(entry, true),
             Decision::Leave => self.hand.settled(entry, false),
         };
@@ -108,6 +112,7 @@ impl<DB: Backend> Dispatcher<DB> {
                 tracing::warn!(
                     listener,
                     failures,
+                    error = unreachable,
                     "cannot reach what it talks to; its events wait"
                 );
                 self.wake.look();
@@ -147,7 +152,7 @@ impl<DB: Backend> Dispatcher<DB> {
         let decision = decide(&ended, entry.attempts, treatment.max_attempts, &*treatment.policy);
         match &decision {
             Decision::Record(finished) => self.tell(event.event_type(), entry, finished, took),
-            Decision::Pause => {
+            Decision::Pause { .. } => {
                 self.metrics.dispatched(event.event_type(), DispatchResult::Deferred, took);
             }
             Decision::Marked => {

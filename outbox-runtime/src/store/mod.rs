@@ -134,6 +134,12 @@ impl<DB: Backend> Store<DB> {
         DB::DIALECT
     }
 
+    /// What time it is for those who write.
+    #[cfg(not(feature = "testing"))]
+    pub(crate) fn wall_clock(&self) -> std::time::SystemTime {
+        crate::clock::now()
+    }
+
     /// Whether a transaction that writes keeps everybody else from writing.
     pub(crate) fn has_one_writer(&self) -> bool {
         !DB::DIALECT.remote

@@ -1,7 +1,7 @@
 //! A store whose clock and whose connection are in the hands of a test.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sqlx::SqlSafeStr;
 
@@ -11,7 +11,7 @@ use super::row::{self, micros};
 use super::statements::Statements;
 use super::{Backend, Claimed, Pass, Store, sqlite};
 use crate::Error;
-use crate::clock::ManualClock;
+use crate::clock::{self, ManualClock};
 
 /// What a test holds in its hands.
 #[derive(Debug, Clone)]
@@ -54,6 +54,11 @@ impl<DB: Backend> Store<DB> {
     /// How the database is spoken to.
     pub(super) fn dialect(&self) -> &'static Dialect {
         self.rig.as_ref().map_or(DB::DIALECT, |rig| rig.dialect)
+    }
+
+    /// What time it is for those who write.
+    pub(crate) fn wall_clock(&self) -> SystemTime {
+        self.rig.as_ref().map_or_else(clock::now, |rig| rig.clock.now())
     }
 
     /// Waits for the one connection of a test, but not for ever: whoever waits may be the one who has it.

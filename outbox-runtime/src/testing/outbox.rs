@@ -130,7 +130,7 @@ impl TestOutbox {
     #[track_caller]
     pub fn deliver(&self, event: impl IntoEnvelope) -> Deliver<'_> {
         let place = Location::caller();
-        Deliver::new(self, sound(event.into_envelope(), place), place)
+        Deliver::new(self, sound(event.into_envelope_at(self.clock().now()), place), place)
     }
 
     pub(super) fn by_hand(&self) -> &ByHand<Sqlite> {

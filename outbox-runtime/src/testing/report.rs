@@ -97,8 +97,8 @@ impl Report {
             Decision::Record(Finished::Dead { error, .. }) => (Fate::Dead, Some(error.clone())),
             Decision::Record(
                 Finished::Deferred { .. } | Finished::Released | Finished::Cancelled,
-            )
-            | Decision::Pause => (Fate::Deferred, None),
+            ) => (Fate::Deferred, None),
+            Decision::Pause { error } => (Fate::Deferred, Some(error.clone())),
             Decision::Leave => (Fate::Unknown, None),
         };
         self.events.push(Reported { event: entry.envelope.clone(), fate, error });

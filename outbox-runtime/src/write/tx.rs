@@ -89,7 +89,7 @@ impl<DB: Backend> Tx<DB> {
         &mut self,
         events: impl IntoIterator<Item = E>,
     ) -> Result<Vec<EventId>, Error> {
-        savepoint::buffer(&mut self.buffer, &self.shared.hooks, events)
+        savepoint::buffer(&mut self.buffer, &self.shared, events)
     }
 
     /// Inserts the buffered events now instead of at the commit, and gives what became of each.
@@ -159,7 +159,7 @@ impl<DB: Backend> Tx<DB> {
     /// If the database fails.
     pub async fn savepoint(&mut self) -> Result<Savepoint<'_, DB>, Error> {
         let Some(inner) = &mut self.inner else { return Err(Error::TransactionLost) };
-        Savepoint::<DB>::begin(&mut **inner, &mut self.buffer, &self.shared.hooks).await
+        Savepoint::<DB>::begin(&mut **inner, &mut self.buffer, &self.shared).await
     }
 
     /// The transaction of sqlx.
