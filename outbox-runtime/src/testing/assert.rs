@@ -29,7 +29,6 @@ use crate::event::EventEnvelope;
 /// # Ok::<(), EventError>(())
 /// ```
 #[macro_export]
-#[doc(hidden)]
 macro_rules! assert_published {
     ($events:expr, [$($expected:expr),* $(,)?] $(,)?) => {
         $crate::testing::assert_exactly(
@@ -45,7 +44,8 @@ macro_rules! assert_published {
     };
 }
 
-/// Asserts that an event was not published; the opposite of [`assert_published!`](crate::testing::assert_published).
+/// Asserts that an event was not published: the opposite of
+/// [`assert_published!`](crate::testing::assert_published).
 ///
 /// ```
 /// # use outbox_runtime as outbox;
@@ -59,7 +59,6 @@ macro_rules! assert_published {
 /// # Ok::<(), EventError>(())
 /// ```
 #[macro_export]
-#[doc(hidden)]
 macro_rules! refute_published {
     ($events:expr, $expected:expr $(,)?) => {
         $crate::testing::refute_one(
@@ -70,6 +69,7 @@ macro_rules! refute_published {
 }
 
 /// One of the events is the expected one.
+#[doc(hidden)]
 #[track_caller]
 #[expect(clippy::panic, reason = "a test fails by panicking")]
 pub fn assert_one(events: &(impl Published + ?Sized), expected: &Expectation) {
@@ -88,6 +88,7 @@ pub fn assert_one(events: &(impl Published + ?Sized), expected: &Expectation) {
 }
 
 /// The events are the expected ones, in their order.
+#[doc(hidden)]
 #[track_caller]
 #[expect(clippy::panic, reason = "a test fails by panicking")]
 #[expect(clippy::needless_pass_by_value, reason = "the macro makes it and has no other use for it")]
@@ -123,6 +124,7 @@ pub fn assert_exactly(events: &(impl Published + ?Sized), expected: Vec<Expectat
 }
 
 /// None of the events is the expected one.
+#[doc(hidden)]
 #[track_caller]
 #[expect(clippy::panic, reason = "a test fails by panicking")]
 pub fn refute_one(events: &(impl Published + ?Sized), unexpected: &Expectation) {
