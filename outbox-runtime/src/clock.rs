@@ -1,13 +1,19 @@
 //! The only place that reads the wall clock, and the monotonic one for those who can be simulated.
 
+#[cfg(feature = "testing")]
+mod manual;
+
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A monotonic clock: the system's, or one that a simulation moves.
+#[cfg(feature = "testing")]
+pub use manual::ManualClock;
+
+/// A monotonic clock: the system's, or one that a simulation or a test moves.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Clock {
     #[default]
     System,
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     Simulated(std::sync::Arc<std::sync::Mutex<Instant>>),
 }
 
@@ -15,8 +21,8 @@ impl Clock {
     pub(crate) fn now(&self) -> Instant {
         match self {
             Self::System => Instant::now(),
-            #[cfg(test)]
-            Self::Simulated(now) => *now.lock().unwrap(),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(now) => *now.lock().unwrap_or_else(std::sync::PoisonError::into_inner),
         }
     }
 }

@@ -5,7 +5,8 @@
 //! The modules follow the way of an event: [`event`] is what is said, [`listener`] is who hears it,
 //! [`mod@write`] puts it into a transaction, [`store`] is the only SQL. `hand` is what this node has
 //! claimed, `dispatch` brings it to the listeners and records what became of it, `poll` brings in more.
-//! `dead` is for what was given up. `run` puts it all together.
+//! `dead` is for what was given up. `run` puts it all together. `testing`, behind the feature of its name,
+//! is for the tests of those who use it.
 
 pub mod event;
 
@@ -37,6 +38,9 @@ mod trace;
 
 #[cfg(test)]
 mod simulation;
+
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use dead::{DeadEvents, DeadGroup, DeadStream, Sweep};
 pub use dispatch::EventInterceptor;

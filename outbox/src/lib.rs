@@ -41,6 +41,10 @@ pub use outbox_runtime::write::{
     Receipt, Savepoint, Tx, WriteOutcome, Writer, WriterHook, Written,
 };
 
+#[cfg(feature = "testing")]
+#[doc(inline)]
+pub use outbox_runtime::testing;
+
 #[doc = include_str!("../OPERATING.md")]
 pub mod operating {}
 

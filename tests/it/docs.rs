@@ -109,6 +109,27 @@ fn statuses() {
 }
 
 #[test]
+fn features() {
+    let manifest = read("outbox/Cargo.toml");
+    let section = manifest.split("[features]\n").nth(1).and_then(|rest| rest.split("\n[").next());
+    let mut declared: Vec<&str> = section
+        .expect("features")
+        .lines()
+        .filter_map(|line| line.split_once(" = "))
+        .map(|(name, _)| name)
+        .collect();
+    declared.sort_unstable();
+    let rows = table("| feature | what it adds |");
+    let mut documented: Vec<&str> = rows
+        .iter()
+        .flat_map(|row| row[0].split(", "))
+        .map(|name| name.trim_matches('`'))
+        .collect();
+    documented.sort_unstable();
+    assert_eq!(documented, declared);
+}
+
+#[test]
 fn metrics() {
     let expected: Vec<Vec<String>> = Metric::ALL
         .iter()

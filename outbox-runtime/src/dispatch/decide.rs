@@ -70,8 +70,8 @@ fn took_too_long(after: Duration) -> String {
 pub(crate) enum Decision {
     /// To be recorded.
     Record(Finished),
-    /// The listener pauses.
-    Pause,
+    /// The listener pauses, for this reason.
+    Pause { error: String },
     /// Its row needs no mark: it has one.
     Marked,
     /// Its row is left alone until its lease has ended: it may be locked by a transaction that nobody
@@ -107,7 +107,7 @@ pub(crate) fn decide(
                 Finished::Dead { attempts: attempts.saturating_add(1), error: chain(error) }
             }
             ListenerErrorKind::RetryAfter(delay) => failed(Some(delay.max(SHORTEST)), chain(error)),
-            ListenerErrorKind::Unreachable => return Decision::Pause,
+            ListenerErrorKind::Unreachable => return Decision::Pause { error: chain(error) },
             ListenerErrorKind::Failed
             | ListenerErrorKind::Decode
             | ListenerErrorKind::MissingState
@@ -125,18 +125,7 @@ pub(crate) fn decide(
 
 /// An error and what caused it.
 fn chain(error: &ListenerError) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source().source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        // Some errors repeat their cause.
-        if !text.ends_with(&next) {
-            text.push_str(": ");
-            text.push_str(&next);
-        }
-        cause = error.source();
-    }
-    text
+    crate::error::chain(error.source())
 }
 
 #[cfg(test)]
@@ -185,7 +174,7 @@ mod tests {
                 "Dead { attempts: 3, error: \"x\" }",
             ),
             (error(ListenerError::permanent("x")), 0, "Dead { attempts: 1, error: \"x\" }"),
-            (error(ListenerError::unreachable("x")), 2, "Pause"),
+            (error(ListenerError::unreachable("x")), 2, "Pause { error: \"x\" }"),
             (Ended::Panicked, 2, "Dead { attempts: 3, error: \"the listener panicked\" }"),
             (Ended::Cancelled, 2, "Cancelled"),
             (Ended::Acknowledged, 2, "Marked"),

@@ -79,8 +79,14 @@ impl<DB: Backend> Service for Worker<DB> {
 impl<DB: Backend> Dispatcher<DB> {
     /// Delivers an event. However that ends, the entry leaves the worker's hands.
     async fn deliver(&self, entry: Entry) {
+        let decision = self.attempt_once(&entry).await;
+        self.conclude(&entry, decision);
+    }
+
+    /// Calls the listener, and says what follows, whatever panics.
+    pub(crate) async fn attempt_once(&self, entry: &Entry) -> Decision {
         let span = trace::dispatch(&entry.envelope, entry.attempts, self.tenant);
-        let decision = match caught(self.attempt(&entry)).instrument(span.clone()).await {
+        let decision = match caught(self.attempt(entry)).instrument(span.clone()).await {
             Ok(decision) => decision,
             // Not the listener, whose panics are caught, but something of the user's around it: an
             // error's text, a retry policy, the end of a call that took too long.
@@ -90,13 +96,21 @@ impl<DB: Backend> Dispatcher<DB> {
                 decide(&Ended::Panicked, entry.attempts, max_attempts, &*self.pause)
             }
         };
-        conclude(&span, &decision);
-        drop(span);
+        tell_span(&span, &decision);
+        decision
+    }
+
+    /// The entry leaves the worker's hands.
+    pub(crate) fn conclude(&self, entry: &Entry, decision: Decision) {
+        let mut unreachable = None;
         let step = match decision {
-            Decision::Record(finished) => self.hand.finish(&entry, finished),
-            Decision::Pause => self.hand.unreachable(&entry, |failures| self.pause.delay(failures)),
-            Decision::Marked => self.hand.settled(&entry, true),
-            Decision::Leave => self.hand.settled(&entry, false),
+            Decision::Record(finished) => self.hand.finish(entry, finished),
+            Decision::Pause { error } => {
+                unreachable = Some(error);
+                self.hand.unreachable(entry, |failures| self.pause.delay(failures))
+            }
+            Decision::Marked => self.hand.settled(entry, true),
+            Decision::Leave => self.hand.settled(entry, false),
         };
         let listener = entry.group.and_then(|index| self.listeners.get(index));
         let listener = listener.map_or("", Listener::name);
@@ -105,6 +119,7 @@ impl<DB: Backend> Dispatcher<DB> {
                 tracing::warn!(
                     listener,
                     failures,
+                    error = unreachable,
                     "cannot reach what it talks to; its events wait"
                 );
                 self.wake.look();
@@ -144,7 +159,7 @@ impl<DB: Backend> Dispatcher<DB> {
         let decision = decide(&ended, entry.attempts, treatment.max_attempts, &*treatment.policy);
         match &decision {
             Decision::Record(finished) => self.tell(event.event_type(), entry, finished, took),
-            Decision::Pause => {
+            Decision::Pause { .. } => {
                 self.metrics.dispatched(event.event_type(), DispatchResult::Deferred, took);
             }
             Decision::Marked => {
@@ -220,12 +235,12 @@ impl<DB: Backend> Dispatcher<DB> {
 }
 
 /// Writes into a span what became of the event.
-fn conclude(span: &Span, decision: &Decision) {
+fn tell_span(span: &Span, decision: &Decision) {
     let result = match decision {
         Decision::Record(Finished::Done) | Decision::Marked => "success",
         Decision::Record(Finished::Retry { .. }) => "failure",
         Decision::Record(Finished::Dead { .. }) => "dead",
-        Decision::Record(Finished::Deferred { .. }) | Decision::Pause => "deferred",
+        Decision::Record(Finished::Deferred { .. }) | Decision::Pause { .. } => "deferred",
         Decision::Record(Finished::Released | Finished::Cancelled) | Decision::Leave => "cancelled",
     };
     span.record("result", result);

@@ -143,8 +143,10 @@ impl<K> EnvelopeBuilder<K> {
         self
     }
 
+    /// What is not said about its time is `now`.
     fn finish(
         self,
+        now: SystemTime,
         take: impl FnOnce(K) -> Result<(EventName, Payload), EventError>,
     ) -> Result<EventEnvelope, EventError> {
         let (event_type, payload) = take(self.kind)?;
@@ -157,7 +159,7 @@ impl<K> EnvelopeBuilder<K> {
         self.headers.check()?;
         let occurred_at = match self.occurred_at {
             Some(time) => storable(Field::OccurredAt, time)?,
-            None => clock::now(),
+            None => now,
         };
         Ok(EventEnvelope::new(Parts {
             event_id: self.event_id.unwrap_or_else(|| Ok(EventId::generate()))?,
@@ -168,7 +170,7 @@ impl<K> EnvelopeBuilder<K> {
             tenant_id: self.tenant_id,
             headers: self.headers,
             payload,
-            delay: delay(self.deliver_at, self.deliver_after)?,
+            delay: delay(now, self.deliver_at, self.deliver_after)?,
         }))
     }
 }
@@ -179,7 +181,11 @@ impl EnvelopeBuilder<Typed> {
     /// # Errors
     /// The first thing that cannot be stored as it is.
     pub fn build(self) -> Result<EventEnvelope, EventError> {
-        self.finish(|Typed { event_type, payload }| Ok((event_type, payload?)))
+        self.build_at(clock::now())
+    }
+
+    fn build_at(self, now: SystemTime) -> Result<EventEnvelope, EventError> {
+        self.finish(now, |Typed { event_type, payload }| Ok((event_type, payload?)))
     }
 }
 
@@ -205,7 +211,11 @@ impl EnvelopeBuilder<Dynamic> {
     /// # Errors
     /// The first thing that is missing, given twice, or cannot be stored as it is.
     pub fn build(self) -> Result<EventEnvelope, EventError> {
-        self.finish(|Dynamic { event_type, json, bytes }| {
+        self.build_at(clock::now())
+    }
+
+    fn build_at(self, now: SystemTime) -> Result<EventEnvelope, EventError> {
+        self.finish(now, |Dynamic { event_type, json, bytes }| {
             let event_type = EventName::new(event_type)?;
             let payload = match (json, bytes) {
                 (Some(Redacted(json)), None) => Payload::json(json)?,
@@ -218,7 +228,11 @@ impl EnvelopeBuilder<Dynamic> {
     }
 }
 
-fn delay(at: Option<SystemTime>, after: Option<Duration>) -> Result<Option<Delay>, EventError> {
+fn delay(
+    now: SystemTime,
+    at: Option<SystemTime>,
+    after: Option<Duration>,
+) -> Result<Option<Delay>, EventError> {
     match (at, after) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(EventError::DelayTwice),
@@ -226,7 +240,7 @@ fn delay(at: Option<SystemTime>, after: Option<Duration>) -> Result<Option<Delay
         (None, Some(Duration::ZERO)) => Err(EventError::DelayZero),
         (None, Some(delay)) => {
             // The database adds it to its own clock; ours only tells whether the sum can be stored.
-            let due = clock::now().checked_add(delay);
+            let due = now.checked_add(delay);
             storable(Field::DeliverAt, due.ok_or(EventError::TimeOutOfRange(Field::DeliverAt))?)?;
             Ok(Some(Delay::For(delay)))
         }
@@ -256,6 +270,16 @@ pub trait IntoEnvelope {
     /// # Errors
     /// If the event cannot be stored as it is.
     fn into_envelope(self) -> Result<EventEnvelope, EventError>;
+
+    /// The same by the clock of whoever writes it.
+    #[doc(hidden)]
+    fn into_envelope_at(self, now: SystemTime) -> Result<EventEnvelope, EventError>
+    where
+        Self: Sized,
+    {
+        let _ = now;
+        self.into_envelope()
+    }
 }
 
 #[diagnostic::do_not_recommend]
@@ -263,17 +287,29 @@ impl<E: EventType> IntoEnvelope for E {
     fn into_envelope(self) -> Result<EventEnvelope, EventError> {
         event(self).build()
     }
+
+    fn into_envelope_at(self, now: SystemTime) -> Result<EventEnvelope, EventError> {
+        event(self).build_at(now)
+    }
 }
 
 impl IntoEnvelope for EnvelopeBuilder<Typed> {
     fn into_envelope(self) -> Result<EventEnvelope, EventError> {
         self.build()
     }
+
+    fn into_envelope_at(self, now: SystemTime) -> Result<EventEnvelope, EventError> {
+        self.build_at(now)
+    }
 }
 
 impl IntoEnvelope for EnvelopeBuilder<Dynamic> {
     fn into_envelope(self) -> Result<EventEnvelope, EventError> {
         self.build()
+    }
+
+    fn into_envelope_at(self, now: SystemTime) -> Result<EventEnvelope, EventError> {
+        self.build_at(now)
     }
 }
 

@@ -25,7 +25,7 @@ mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -162,6 +162,11 @@ impl Hand {
 
     pub(crate) fn lease(&self) -> Duration {
         self.limits.lease
+    }
+
+    /// The time by which leases and pauses go.
+    pub(crate) fn now(&self) -> Instant {
+        self.lock().clock.now()
     }
 
     /// How many wait in the hot lane and in the cold one.

@@ -31,6 +31,12 @@ impl Hand {
         }
     }
 
+    /// Whether some entry cannot start before its lease is renewed.
+    #[cfg(feature = "testing")]
+    pub(crate) fn wants_renewal(&self) -> bool {
+        self.lock().wants_renewal(self.limits.trials)
+    }
+
     /// The rows whose lease is to be renewed: those that have used a third of it, and those that are
     /// to be tried.
     pub(crate) fn to_renew(&self) -> Vec<Renewal> {

@@ -125,7 +125,7 @@ impl<DB: Backend> Poller<DB> {
         let floors = &mut rounds.floors;
         let fresh = Quota { rows: fresh, floor: floors.fresh };
         let retried = Quota { rows: retried, floor: floors.retried };
-        let anchor = Instant::now();
+        let anchor = self.hand.now();
         let claims = self.claim(&subscription, fresh, retried, room.bytes).await?;
         floors.raise(claims.fresh_until, claims.retried_until, anchor, self.skip_recent);
         polled.full = claims.fresh_until.is_some() || claims.retried_until.is_some();
@@ -153,7 +153,7 @@ impl<DB: Backend> Poller<DB> {
         let subscription = self.interest.of_one(&self.store, group);
         let (one, none) = (Quota { rows: 1, floor: None }, Quota::default());
         for (fresh, retried) in [(none, one), (one, none)] {
-            let anchor = Instant::now();
+            let anchor = self.hand.now();
             let claims = self.claim(&subscription, fresh, retried, usize::MAX).await?;
             if let Some(row) = claims.rows.first() {
                 self.hand.begin_probe(group, row.sequence);

@@ -40,11 +40,11 @@ impl<DB: Backend> Service for Renewer<DB> {
 }
 
 impl<DB: Backend> Renewer<DB> {
-    async fn renew(&self) -> Result<(), Error> {
+    pub(crate) async fn renew(&self) -> Result<(), Error> {
         let held = self.hand.to_renew();
         for batch in held.chunks(BATCH) {
             let lease = Lease { owner: &self.owner, length: self.hand.lease() };
-            let anchor = Instant::now();
+            let anchor = self.hand.now();
             let renewal = self.store.renew(lease, batch);
             let renewed = within(self.patience, "renewing leases", renewal).await?;
             let renewed: HashSet<i64> = renewed.into_iter().collect();
@@ -55,7 +55,7 @@ impl<DB: Backend> Renewer<DB> {
             }
         }
         if held.is_empty() {
-            self.hand.renewed(Instant::now(), &[], &HashSet::new());
+            self.hand.renewed(self.hand.now(), &[], &HashSet::new());
         }
         let overdue = self.hand.overdue();
         for event_id in overdue.running {

@@ -13,7 +13,6 @@ use super::sample::Sampler;
 use super::service::{Seldom, Services};
 use super::{Builder, Config, Mode, Outbox, Unroutable, lint, pool};
 use crate::Error;
-use crate::clock::Clock;
 use crate::dead::DeadEvents;
 use crate::dispatch::{Dispatcher, RecordLoop, Recorder, Treatment, Worker};
 use crate::event::EventId;
@@ -45,11 +44,13 @@ pub(super) async fn assemble<DB: Backend>(
     listeners: Arc<Listeners>,
     in_memory: bool,
 ) -> Result<Outbox<DB>, Error> {
-    let Builder { pool, config, hooks, interceptors, policy, metrics, handler, .. } = builder;
-    let table = store.table().clone();
+    #[cfg(feature = "testing")]
+    let by_hand = builder.rig.is_some();
+    let Builder { pool, config, hooks, interceptors, policy, metrics, handler, clock, .. } =
+        builder;
     let topics = Arc::new(Topics::of(&listeners));
     let mut metrics = Careful(metrics);
-    metrics.starting(&table.to_string(), &topics.names());
+    metrics.starting(&store.table().to_string(), &topics.names());
     let metrics: Arc<dyn MetricsExporter> = Arc::new(metrics);
     let counter = Counter { metrics: Arc::clone(&metrics), topics: Arc::clone(&topics) };
     for warning in lint::of_config(&config, &listeners, pool.options().get_max_connections()) {
@@ -57,7 +58,19 @@ pub(super) async fn assemble<DB: Backend>(
     }
     let (stop, runtime) = (CancellationToken::new(), Handle::current());
     let patience = patience(&config);
-    let services = || Services::new(&stop, runtime.clone(), longest_pause(&config));
+    let services = || {
+        let services = Services::new(&stop, runtime.clone(), longest_pause(&config));
+        #[cfg(feature = "testing")]
+        let services = if by_hand { services.by_hand() } else { services };
+        services
+    };
+    let backoff = |base, max| {
+        let backoff = Backoff::new(base, max);
+        // A test knows when an event will be due.
+        #[cfg(feature = "testing")]
+        let backoff = if by_hand { backoff.with_random(|| 0.5) } else { backoff };
+        backoff
+    };
     let extras = services();
     let notices = config.notify.then(Arc::<Notices>::default);
     let notify_by = |store: &Store<DB>| {
@@ -90,8 +103,8 @@ pub(super) async fn assemble<DB: Backend>(
         Some(own.map_err(Error::database("connecting"))?)
     };
     let own = match &own_pool {
-        Some(own) => Store::new(own.clone(), table.clone()).of_relay(),
-        None => Store::new(pool.clone(), table.clone()),
+        Some(own) => Store::new(own.clone(), store.table().clone()).of_relay(),
+        None => store.clone(),
     };
     // The two busiest loops keep theirs.
     let busy = || if own_pool.is_some() { own.keeping() } else { own.clone() };
@@ -100,7 +113,7 @@ pub(super) async fn assemble<DB: Backend>(
     let limits = limits(&config, transactions);
     let shares: Vec<Share> =
         listeners.iter().map(|listener| share(&config, listener, transactions)).collect();
-    let hand = Arc::new(Hand::new(limits, &shares, Clock::System));
+    let hand = Arc::new(Hand::new(limits, &shares, clock));
     let wake = Arc::new(Wake::new());
     let everything = config.unroutable == Unroutable::Dead || handler.is_some();
     let interest = Interest::new(Arc::clone(&listeners), everything);
@@ -117,18 +130,19 @@ pub(super) async fn assemble<DB: Backend>(
         patience,
     });
     keepers.start(RecordLoop::new(Arc::clone(&recorder)));
-    keepers.start(Renewer {
+    let renewer = || Renewer {
         store: own.clone(),
         hand: Arc::clone(&hand),
         owner: Arc::clone(&owner),
         metrics: Arc::clone(&metrics),
         patience,
         next: Instant::now() + config.poller.lease / 6,
-    });
+    };
+    keepers.start(renewer());
 
     let workers = services();
     let cancel = stop.child_token();
-    let backoff = Backoff::new(config.retry.base, config.retry.max);
+    let delays = backoff(config.retry.base, config.retry.max);
     let straight = config.mode == Mode::Full && handler.is_none();
     let seats = Arc::new(HotPath {
         hand: Arc::clone(&hand),
@@ -153,10 +167,10 @@ pub(super) async fn assemble<DB: Backend>(
         listeners: Arc::clone(&listeners),
         treatments: listeners
             .iter()
-            .map(|listener| treatment(&config, listener, &backoff, policy.as_ref(), &store))
+            .map(|listener| treatment(&config, listener, &delays, policy.as_ref(), &store))
             .collect(),
         interceptors,
-        pause: Arc::new(Backoff::new(Duration::from_secs(1), Duration::from_secs(60))),
+        pause: Arc::new(backoff(Duration::from_secs(1), Duration::from_secs(60))),
         metrics: Arc::clone(&metrics),
         wake: Arc::clone(&wake),
         cancel: cancel.clone(),
@@ -181,6 +195,13 @@ pub(super) async fn assemble<DB: Backend>(
         skip_recent: config.poller.skip_recent,
         patience,
         rounds: Mutex::default(),
+    });
+    #[cfg(feature = "testing")]
+    let by_hand = by_hand.then(|| super::ByHand {
+        poller: Arc::clone(&poller),
+        dispatcher,
+        recorder: Arc::clone(&recorder),
+        renewer: renewer(),
     });
     let sources = services();
     sources.start(PollLoop::new(Arc::clone(&poller), Arc::clone(&wake)));
@@ -211,6 +232,8 @@ pub(super) async fn assemble<DB: Backend>(
         }),
     );
     let relay = Relay {
+        #[cfg(feature = "testing")]
+        by_hand,
         hand,
         poller,
         wake,

@@ -6,12 +6,15 @@ use sqlx::Pool;
 
 use super::{Config, Mode, Outbox, Unroutable};
 use crate::Error;
+use crate::clock::Clock;
 use crate::dispatch::{After, Before, EventInterceptor, Interceptors};
 use crate::event::EventEnvelope;
 use crate::listener::{ListenerError, ListenerRegistry, Result as ListenerResult, Unhandled};
 use crate::metrics::{MetricsExporter, NoMetrics};
 use crate::poll::PollerHandler;
 use crate::retry::RetryPolicy;
+#[cfg(feature = "testing")]
+use crate::store::rig::Rig;
 use crate::store::{Backend, Completion};
 use crate::write::WriterHook;
 
@@ -41,6 +44,9 @@ pub struct Builder<DB: Backend> {
     pub(super) policy: Option<Arc<dyn RetryPolicy>>,
     pub(super) metrics: Box<dyn MetricsExporter>,
     pub(super) handler: Option<Arc<dyn PollerHandler>>,
+    pub(super) clock: Clock,
+    #[cfg(feature = "testing")]
+    pub(super) rig: Option<Rig>,
 }
 
 /// Something to be done to the registry, whichever it will be.
@@ -66,6 +72,9 @@ impl<DB: Backend> Builder<DB> {
             policy: None,
             metrics: Box::new(NoMetrics),
             handler: None,
+            clock: Clock::System,
+            #[cfg(feature = "testing")]
+            rig: None,
         }
     }
 
@@ -209,6 +218,14 @@ impl<DB: Backend> Builder<DB> {
     /// [`Error::Start`] with everything that is wrong, all at once.
     pub async fn start(self) -> Result<Outbox<DB>, Error> {
         super::start::start(self).await
+    }
+
+    /// Puts it into the hands of a test: no loop runs.
+    #[cfg(feature = "testing")]
+    pub(crate) fn rigged(mut self, rig: Rig) -> Self {
+        self.clock = rig.clock.monotonic();
+        self.rig = Some(rig);
+        self.mode(Mode::PollerOnly)
     }
 
     fn change(

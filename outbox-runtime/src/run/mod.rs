@@ -5,10 +5,12 @@
 //! is the handle. `relay` is what runs: the loops and how they are stopped. `hot` is the straight way
 //! from a commit to a worker. Every loop is a `service`. `config` has the numbers with their defaults, `lint`
 //! warns of set-ups that will hurt, `pool` makes the relay's own connections, `sample` and `notify`
-//! are small loops.
+//! are small loops. `by_hand` does what the loops do, one step after another, for tests.
 
 mod assemble;
 mod builder;
+#[cfg(feature = "testing")]
+mod by_hand;
 mod config;
 mod env;
 mod hot;
@@ -31,4 +33,6 @@ pub use outbox::Outbox;
 pub use purge::{Purge, PurgeReport, PurgeScheduler};
 pub use start::{StartError, StartFault};
 
+#[cfg(feature = "testing")]
+pub(crate) use by_hand::ByHand;
 pub(crate) use service::{Service, within};

@@ -160,6 +160,12 @@ impl<DB: Backend> Outbox<DB> {
         self.inner.writer.store()
     }
 
+    /// What a test does in place of the loops.
+    #[cfg(feature = "testing")]
+    pub(crate) fn by_hand(&self) -> Option<&super::ByHand<DB>> {
+        self.inner.relay.as_ref()?.by_hand.as_ref()
+    }
+
     fn relay(&self) -> Result<&Relay<DB>, Error> {
         let relay = self.inner.relay.as_ref().ok_or(Error::WriterOnly)?;
         if relay.is_closed() { Err(Error::Closed) } else { Ok(relay) }

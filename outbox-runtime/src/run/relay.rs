@@ -29,6 +29,9 @@ pub(super) struct Relay<DB: Backend> {
     pub(super) drain_timeout: Duration,
     /// The relay's own connections, if it has any.
     pub(super) own_pool: Option<Pool<DB>>,
+    /// What a test does in place of the loops.
+    #[cfg(feature = "testing")]
+    pub(super) by_hand: Option<super::ByHand<DB>>,
     /// Whether it has been shut down, and how that ended.
     pub(super) ended: Mutex<Option<bool>>,
 }
@@ -57,6 +60,10 @@ impl<DB: Backend> Relay<DB> {
 
     /// Waits until nothing is in hand and nothing is due.
     pub(super) async fn drained(&self) -> Result<(), Error> {
+        #[cfg(feature = "testing")]
+        if let Some(by_hand) = &self.by_hand {
+            return by_hand.drain(|_, _| {}).await;
+        }
         loop {
             self.hand.empty().await;
             match self.hand.phase() {

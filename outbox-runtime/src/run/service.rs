@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::Error;
 use crate::caught::caught;
+use crate::error::chain;
 use crate::retry::backoff;
 
 /// A loop. It survives every error and panic, waits longer after each, and logs them sparingly.
@@ -29,6 +30,8 @@ pub(crate) struct Services {
     stop: CancellationToken,
     runtime: Handle,
     longest_pause: Duration,
+    #[cfg(feature = "testing")]
+    by_hand: bool,
 }
 
 impl Services {
@@ -39,10 +42,27 @@ impl Services {
         runtime: Handle,
         longest_pause: Duration,
     ) -> Self {
-        Self { tasks: TaskTracker::new(), stop: parent.child_token(), runtime, longest_pause }
+        Self {
+            tasks: TaskTracker::new(),
+            stop: parent.child_token(),
+            runtime,
+            longest_pause,
+            #[cfg(feature = "testing")]
+            by_hand: false,
+        }
+    }
+
+    /// None ever: a test does by hand what they would do.
+    #[cfg(feature = "testing")]
+    pub(crate) fn by_hand(self) -> Self {
+        Self { by_hand: true, ..self }
     }
 
     pub(crate) fn start<S: Service>(&self, service: S) {
+        #[cfg(feature = "testing")]
+        if self.by_hand {
+            return;
+        }
         self.tasks.spawn_on(run(service, self.stop.clone(), self.longest_pause), &self.runtime);
     }
 
@@ -76,18 +96,6 @@ async fn run<S: Service>(mut service: S, stop: CancellationToken, longest_pause:
             Err(_) => trouble.wait("it panicked", &stop).await,
         }
     }
-}
-
-/// An error and what caused it.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 /// Says when it is time to log something again that happens all the time.

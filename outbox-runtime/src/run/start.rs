@@ -60,7 +60,7 @@ pub enum StartFault {
     #[error(transparent)]
     Schema(#[from] SchemaError),
     /// The database.
-    #[error("{}", super::service::chain(.0))]
+    #[error("{}", crate::error::chain(.0))]
     Database(Box<Error>),
     /// A database in memory that several connections want to share.
     #[error(
@@ -94,6 +94,11 @@ pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbo
         return Err(StartError { faults }.into());
     };
     let store = Store::new(builder.pool.clone(), table);
+    #[cfg(feature = "testing")]
+    let store = match &builder.rig {
+        Some(rig) => store.rigged(rig.clone()),
+        None => store,
+    };
     if builder.config.notify && !store.can_notify() {
         let (option, value) = ("notify", "true".to_owned());
         let reason = "only PostgreSQL can notify";

@@ -181,7 +181,7 @@ impl World {
         let Some(hand) = &relay.hand else { return };
         match decision {
             Decision::Record(finished) => hand.finish(&entry, finished),
-            Decision::Pause => hand.unreachable(&entry, |failures| Steady.delay(failures)),
+            Decision::Pause { .. } => hand.unreachable(&entry, |failures| Steady.delay(failures)),
             Decision::Marked => hand.settled(&entry, true),
             Decision::Leave => hand.settled(&entry, false),
         };

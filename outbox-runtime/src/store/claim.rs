@@ -7,7 +7,7 @@ use super::batch::{Arg, Batch, Cell};
 use super::dialect::{Dialect, Locking};
 use super::row::{self, micros, span};
 use super::statements::{self, Statements};
-use super::{Backend, Claimed, Store, Undecodable, lending, retrying};
+use super::{Backend, Claimed, Store, Undecodable, injecting, lending, retrying};
 use crate::Error;
 
 const DOING: &str = "claiming events";
@@ -151,7 +151,7 @@ impl<DB: Backend> Store<DB> {
             // No row has an empty event type.
             pairs.push((String::new(), String::new()));
         }
-        let claims = statements::Claims::new(DB::DIALECT, &self.table, Some(pairs.len()));
+        let claims = statements::Claims::new(self.dialect(), &self.table, Some(pairs.len()));
         Subscription { only: Some(Only { pairs: pairs.into(), claims: Arc::new(claims) }) }
     }
 
@@ -244,7 +244,9 @@ impl<DB: Backend> Store<DB> {
     ) -> sqlx::Result<Catch> {
         let args = self.claim_args(quota, request);
         let owner = request.lease.owner;
-        lending!(self, connection => catch::<DB>(connection, sql, args, bytes, owner).await)
+        lending!(self, connection => {
+            injecting!(self, Claim => catch::<DB>(connection, sql, args, bytes, owner).await)
+        })
     }
 
     async fn lock_then_claim(
@@ -257,7 +259,8 @@ impl<DB: Backend> Store<DB> {
         let args = self.claim_args(quota, request);
         let lease = request.lease;
         lending!(self, connection => {
-            self.lock_then_claim_on(connection, sql, args, bytes, lease).await
+            let claim = self.lock_then_claim_on(connection, sql, args, bytes, lease);
+            injecting!(self, Claim => claim.await)
         })
     }
 

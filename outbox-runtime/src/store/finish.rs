@@ -1,9 +1,11 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use sqlx::SqlStr;
+
 use super::batch::{Arg, Batch, Cell};
 use super::row::span;
-use super::{Backend, Store};
+use super::{Backend, Store, injecting, lending, retrying};
 use crate::Error;
 
 /// The result of one delivery.
@@ -89,19 +91,31 @@ impl<DB: Backend> Store<DB> {
         let mut stale = Vec::new();
         if !kept.is_empty() {
             let args = || updates(&kept, owner, DB::DIALECT.arrays);
-            let applied = self.change(DOING, &self.sql.finish, args).await?;
+            let applied = self.mark(&self.sql.finish, args).await?;
             if applied < kept.len() as u64 {
                 stale.extend(self.stale(&kept, Absent::Stale).await?);
             }
         }
         if !gone.is_empty() {
             let args = || deletions(&gone, owner, DB::DIALECT.arrays);
-            let applied = self.change(DOING, &self.sql.delete_done, args).await?;
+            let applied = self.mark(&self.sql.delete_done, args).await?;
             if applied < gone.len() as u64 {
                 stale.extend(self.stale(&gone, Absent::Applied).await?);
             }
         }
         Ok(stale)
+    }
+
+    async fn mark(&self, sql: &SqlStr, args: impl Fn() -> Vec<Arg>) -> Result<u64, Error> {
+        let _pass = self.gate.pass().await;
+        retrying!(DB, DOING, self.mark_once(sql, args()).await)
+    }
+
+    async fn mark_once(&self, sql: &SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {
+        let done = lending!(self, connection => {
+            injecting!(self, Record => DB::execute(connection, sql.clone(), args).await)
+        });
+        done.map(|done| done.rows)
     }
 
     /// Records one result in a transaction that is not ours to end. `false` if the row has moved on.
@@ -118,7 +132,9 @@ impl<DB: Backend> Store<DB> {
             }
             _ => (&self.sql.finish, updates(&[finish], owner, DB::DIALECT.arrays)),
         };
-        let done = DB::execute(connection, sql.clone(), args).await;
+        #[cfg(feature = "testing")]
+        self.tell_time(connection).await.map_err(Error::database(DOING))?;
+        let done = injecting!(self, Record => DB::execute(connection, sql.clone(), args).await);
         Ok(done.map_err(Error::database(DOING))?.rows == 1)
     }
 

@@ -5,7 +5,7 @@ use sqlx::SqlStr;
 use super::batch::{Arg, Batch, Cell};
 use super::claim::Lease;
 use super::row::{micros, span};
-use super::{Backend, Store};
+use super::{Backend, Store, injecting};
 use crate::Error;
 use crate::event::{Delay, EventEnvelope};
 
@@ -51,6 +51,8 @@ impl<DB: Backend> Store<DB> {
         connection: &mut DB::Connection,
         rows: &[NewRow<'_>],
     ) -> Result<Vec<Inserted>, Error> {
+        #[cfg(feature = "testing")]
+        self.tell_time(connection).await.map_err(Error::database("inserting events"))?;
         let mut inserted = Vec::with_capacity(rows.len());
         let mut rest = rows;
         while !rest.is_empty() {
@@ -100,7 +102,8 @@ impl<DB: Backend> Store<DB> {
     ) -> Result<HashMap<String, Inserted>, Error> {
         let failed = || Error::database("inserting events");
         let args = arguments(rows).into_args(DB::DIALECT.arrays);
-        let returned = DB::fetch(connection, self.sql.insert.clone(), args).await;
+        let sql = self.sql.insert.clone();
+        let returned = injecting!(self, Write => DB::fetch(connection, sql, args).await);
         let mut sequences = by_event_id::<DB>(returned.map_err(failed())?, false);
         if sequences.len() < rows.len() {
             let missing = rows
@@ -132,7 +135,8 @@ impl<DB: Backend> Store<DB> {
                 break;
             }
             let args = arguments(&fresh).into_args(DB::DIALECT.arrays);
-            match DB::execute(connection, self.sql.insert.clone(), args).await {
+            let sql = self.sql.insert.clone();
+            match injecting!(self, Write => DB::execute(connection, sql, args).await) {
                 Ok(done) => {
                     if let ([row], Some(sequence)) = (fresh.as_slice(), done.last_sequence) {
                         let inserted = Inserted { sequence, duplicate: false };

@@ -73,6 +73,8 @@ impl<DB: Backend> Store<DB> {
         if let (Some(_), Some(session)) = (&self.kept, DB::DIALECT.session) {
             DB::run(lent.connection(), session.into_sql_str()).await?;
         }
+        #[cfg(feature = "testing")]
+        self.tell_time(lent.connection()).await?;
         Ok(lent)
     }
 }

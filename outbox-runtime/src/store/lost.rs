@@ -12,7 +12,7 @@ use sqlx_core::transaction::TransactionManager;
 use tokio::runtime::Handle;
 
 use super::gate::Pass;
-use super::{Backend, Store};
+use super::{Backend, Store, injecting};
 use crate::Error;
 
 /// How long a rollback may take.
@@ -33,7 +33,10 @@ impl<DB: Backend> Store<DB> {
         &self,
         purpose: Purpose,
     ) -> Result<(Pass, Transaction<'static, DB>), Error> {
+        #[cfg(not(feature = "testing"))]
         let pass = self.gate.pass().await;
+        #[cfg(feature = "testing")]
+        let pass = self.pass_in_time().await?;
         let begun = if DB::DIALECT.remote {
             let store = self.clone();
             // In a task of its own, so that it comes to its end even if the caller gives up: of a BEGIN
@@ -52,7 +55,7 @@ impl<DB: Backend> Store<DB> {
             Purpose::Write => &self.sql.begin,
             Purpose::Acknowledge => &self.sql.begin_acknowledging,
         };
-        self.pool.begin_with(begin.clone()).await
+        injecting!(self, Begin => self.pool.begin_with(begin.clone()).await)
     }
 
     /// With the statements of `flush` and `commit` prepared, where those could not be cut short
@@ -104,7 +107,7 @@ impl<DB: Backend> Store<DB> {
     /// Commits. If that fails, SQLite may have ended the transaction by itself (a full disk), and its
     /// connection must be cleaned like any other that has lost one.
     pub(crate) async fn commit_tx(&self, tx: &mut Transaction<'static, DB>) -> Result<(), Error> {
-        let committed = DB::TransactionManager::commit(tx).await;
+        let committed = injecting!(self, Commit => DB::TransactionManager::commit(tx).await);
         if committed.is_err() {
             self.clean(tx).await;
         }

@@ -5,7 +5,8 @@
 //! databases as templates, `Statements` renders them once for a table, and
 //! [`Backend`] is what is needed of a driver. The operations are methods of [`Store`], each for a whole
 //! batch, one file for each group: `insert`, `claim`, `finish`, `dead`, `purge`, `stats`, `schema`;
-//! for people who look at it `inspect`, `pending` and `examine`.
+//! for people who look at it `inspect`, `pending` and `examine`. For tests of applications, `rig` puts the
+//! clock into their hands and `fault` the connection; `inject` is where.
 //!
 //! Times that decide anything are the database's, at the statement. A lease is a visibility time-out:
 //! claiming moves `available_at` forward, so that claimed rows leave the head of the index, and an
@@ -22,6 +23,7 @@ mod examine;
 mod fingerprint;
 mod finish;
 mod gate;
+mod inject;
 mod insert;
 mod inspect;
 mod lend;
@@ -43,6 +45,11 @@ mod mysql;
 mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+
+#[cfg(feature = "testing")]
+pub(crate) mod fault;
+#[cfg(feature = "testing")]
+pub(crate) mod rig;
 
 pub use backend::Backend;
 pub use claim::{ClaimRequest, Claims, Lease, Quota, Subscription};
@@ -73,6 +80,7 @@ pub use batch::Arg;
 use contention::retrying;
 use gate::Gate;
 pub(crate) use gate::Pass;
+use inject::injecting;
 use lend::{Kept, lending};
 pub(crate) use lost::Purpose;
 use statements::Statements;
@@ -87,6 +95,8 @@ pub struct Store<DB: Backend> {
     kept: Option<Kept<DB>>,
     /// Whether the pool is the relay's own.
     relays: bool,
+    #[cfg(feature = "testing")]
+    rig: Option<rig::Rig>,
 }
 
 impl<DB: Backend> Clone for Store<DB> {
@@ -98,6 +108,8 @@ impl<DB: Backend> Clone for Store<DB> {
             gate: self.gate.clone(),
             kept: self.kept.clone(),
             relays: self.relays,
+            #[cfg(feature = "testing")]
+            rig: self.rig.clone(),
         }
     }
 }
@@ -107,7 +119,16 @@ impl<DB: Backend> Store<DB> {
     pub fn new(pool: Pool<DB>, table: Table) -> Self {
         let sql = Arc::new(Statements::new(DB::DIALECT, &table));
         let gate = Gate::of(DB::file(&pool));
-        Self { pool, table, sql, gate, kept: None, relays: false }
+        Self {
+            pool,
+            table,
+            sql,
+            gate,
+            kept: None,
+            relays: false,
+            #[cfg(feature = "testing")]
+            rig: None,
+        }
     }
 
     /// The table's name.
@@ -118,6 +139,18 @@ impl<DB: Backend> Store<DB> {
     /// The pool.
     pub fn pool(&self) -> &Pool<DB> {
         &self.pool
+    }
+
+    /// How the database is spoken to.
+    #[cfg(not(feature = "testing"))]
+    fn dialect(&self) -> &'static dialect::Dialect {
+        DB::DIALECT
+    }
+
+    /// What time it is for those who write.
+    #[cfg(not(feature = "testing"))]
+    pub(crate) fn wall_clock(&self) -> std::time::SystemTime {
+        crate::clock::now()
     }
 
     /// Whether a transaction that writes keeps everybody else from writing.

@@ -20,6 +20,24 @@ backend! {
     listen: |_pool, _channel, _heard| std::future::pending().await,
 }
 
+/// The clock of a test: a table that belongs to the connection, and no schema shows it.
+#[cfg(feature = "testing")]
+pub(super) const MANUAL_CLOCK: &str = "\
+    CREATE TEMP TABLE outbox_clock (micros INTEGER NOT NULL); \
+    INSERT INTO temp.outbox_clock VALUES (0)";
+
+#[cfg(feature = "testing")]
+pub(super) const SET_MANUAL_CLOCK: &str = "UPDATE temp.outbox_clock SET micros = ?";
+
+/// Goes by the clock of a test.
+#[cfg(feature = "testing")]
+pub(super) const MANUAL: Dialect = Dialect {
+    now: "(SELECT micros FROM temp.outbox_clock)",
+    later: ("((SELECT micros FROM temp.outbox_clock) + ", ")"),
+    earlier: ("((SELECT micros FROM temp.outbox_clock) - ", ")"),
+    ..DIALECT
+};
+
 pub(super) const DIALECT: Dialect = Dialect {
     name: "SQLite",
     quote: '"',

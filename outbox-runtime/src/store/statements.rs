@@ -78,6 +78,12 @@ const LOOK: &str = "\
         (SELECT MIN(available_at) AS due FROM {table} \
             WHERE status IN (0, 2) AND status = 2 AND available_at > {now}) AS later_retried";
 
+/// For tests, which have small tables.
+#[cfg(feature = "testing")]
+const EVERYTHING: &str = "\
+    SELECT {columns}, {int:CASE WHEN row.available_at <= {now} THEN 1 ELSE 0 END} \
+    FROM {table} AS row ORDER BY row.sequence";
+
 /// The statements of one table.
 #[derive(Debug)]
 pub(super) struct Statements {
@@ -119,6 +125,8 @@ pub(super) struct Statements {
     pub(super) inspect: inspect::Sql,
     pub(super) pending_by_type: [SqlStr; 2],
     pub(super) examine: examine::Sql,
+    #[cfg(feature = "testing")]
+    pub(super) everything: SqlStr,
 }
 
 /// The statements that depend on which events are asked for.
@@ -185,6 +193,8 @@ impl Statements {
             inspect: inspect::Sql::new(dialect, sql),
             pending_by_type: pending::sql(sql),
             examine: examine::Sql::new(dialect, sql),
+            #[cfg(feature = "testing")]
+            everything: sql(EVERYTHING),
         }
     }
 }

@@ -34,7 +34,8 @@ impl<DB: Backend> Writer<DB> {
         event: impl IntoEnvelope,
     ) -> Result<Option<Receipt>, Error> {
         let shared = &self.shared;
-        let events = shared.hooks.before_write(vec![trace::carry(event.into_envelope()?)])?;
+        let event = trace::carry(event.into_envelope_at(shared.store.wall_clock())?);
+        let events = shared.hooks.before_write(vec![event])?;
         let rows: Vec<NewRow<'_>> =
             events.iter().map(|envelope| NewRow { envelope, seated: Seated::No }).collect();
         let inserted = shared.store.insert(connection, &rows).await?;

@@ -2,7 +2,7 @@ use std::ops::{Deref, DerefMut};
 
 use sqlx::{Connection, Transaction};
 
-use super::hook::Hooks;
+use super::Shared;
 use crate::Error;
 use crate::event::{EventEnvelope, EventId, IntoEnvelope};
 use crate::store::Backend;
@@ -15,7 +15,7 @@ use crate::trace;
 pub struct Savepoint<'a, DB: Backend> {
     // `None` only after it was ended.
     inner: Option<Transaction<'a, DB>>,
-    hooks: &'a Hooks,
+    shared: &'a Shared<DB>,
     outer: &'a mut Vec<EventEnvelope>,
     buffer: Vec<EventEnvelope>,
 }
@@ -24,11 +24,11 @@ impl<'a, DB: Backend> Savepoint<'a, DB> {
     pub(super) async fn begin(
         connection: &'a mut DB::Connection,
         outer: &'a mut Vec<EventEnvelope>,
-        hooks: &'a Hooks,
+        shared: &'a Shared<DB>,
     ) -> Result<Self, Error> {
         let begun = connection.begin().await;
         let inner = Some(begun.map_err(Error::database("setting a savepoint"))?);
-        Ok(Self { inner, hooks, outer, buffer: Vec::new() })
+        Ok(Self { inner, shared, outer, buffer: Vec::new() })
     }
 
     /// Writes an event, as [`Tx::write`](super::Tx::write) does.
@@ -47,7 +47,7 @@ impl<'a, DB: Backend> Savepoint<'a, DB> {
         &mut self,
         events: impl IntoIterator<Item = E>,
     ) -> Result<Vec<EventId>, Error> {
-        buffer(&mut self.buffer, self.hooks, events)
+        buffer(&mut self.buffer, self.shared, events)
     }
 
     /// Keeps what was done; it shares the fate of the whole transaction.
@@ -84,26 +84,26 @@ impl<'a, DB: Backend> Savepoint<'a, DB> {
     /// If the database fails.
     pub async fn savepoint(&mut self) -> Result<Savepoint<'_, DB>, Error> {
         let Some(inner) = &mut self.inner else { return Err(Error::TransactionLost) };
-        Savepoint::<DB>::begin(&mut **inner, &mut self.buffer, self.hooks).await
+        Savepoint::<DB>::begin(&mut **inner, &mut self.buffer, self.shared).await
     }
 
     fn undo(&mut self) {
         let undone = std::mem::take(&mut self.buffer);
-        self.hooks.after_rollback(&undone);
+        self.shared.hooks.after_rollback(&undone);
     }
 }
 
 /// Checks events, asks the hooks, and keeps what is left.
-pub(super) fn buffer<E: IntoEnvelope>(
+pub(super) fn buffer<DB: Backend, E: IntoEnvelope>(
     buffer: &mut Vec<EventEnvelope>,
-    hooks: &Hooks,
+    shared: &Shared<DB>,
     events: impl IntoIterator<Item = E>,
 ) -> Result<Vec<EventId>, Error> {
-    let events = events.into_iter().map(|event| event.into_envelope().map(trace::carry));
-    let events = events.collect::<Result<Vec<_>, _>>()?;
-    let events = hooks.before_write(events)?;
+    let checked = |event: E| event.into_envelope_at(shared.store.wall_clock()).map(trace::carry);
+    let events = events.into_iter().map(checked).collect::<Result<Vec<_>, _>>()?;
+    let events = shared.hooks.before_write(events)?;
     let ids = events.iter().map(EventEnvelope::event_id).collect();
-    hooks.after_write(&events);
+    shared.hooks.after_write(&events);
     buffer.extend(events);
     Ok(ids)
 }

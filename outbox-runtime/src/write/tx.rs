@@ -91,7 +91,7 @@ impl<DB: Backend> Tx<DB> {
         &mut self,
         events: impl IntoIterator<Item = E>,
     ) -> Result<Vec<EventId>, Error> {
-        savepoint::buffer(&mut self.buffer, &self.shared.hooks, events)
+        savepoint::buffer(&mut self.buffer, &self.shared, events)
     }
 
     /// Inserts the buffered events now instead of at the commit, and gives what became of each.
@@ -167,7 +167,7 @@ impl<DB: Backend> Tx<DB> {
     /// If the database fails.
     pub async fn savepoint(&mut self) -> Result<Savepoint<'_, DB>, Error> {
         let Some(inner) = &mut self.inner else { return Err(Error::TransactionLost) };
-        Savepoint::<DB>::begin(&mut **inner, &mut self.buffer, &self.shared.hooks).await
+        Savepoint::<DB>::begin(&mut **inner, &mut self.buffer, &self.shared).await
     }
 
     /// The transaction of sqlx.
@@ -234,6 +234,13 @@ impl<DB: Backend> Tx<DB> {
         self.pass = None;
         self.forget();
         sound
+    }
+
+    /// The events that it has written so far. One whose id existed already is not among them.
+    #[cfg(feature = "testing")]
+    pub(crate) fn written(&self) -> Vec<EventEnvelope> {
+        let flushed = self.flushed.iter().filter(|flushed| !flushed.inserted.duplicate);
+        flushed.map(|flushed| &flushed.envelope).chain(&self.buffer).cloned().collect()
     }
 
     /// Frees the seats and tells the hooks that nothing was written.

@@ -1,0 +1,33 @@
+use outbox::{ListenerError, State, Tx, listener};
+use sqlx::Sqlite;
+
+use crate::mail::Mailer;
+use crate::orders::{self, OrderError, OrderEvent, OrderEventPlaced};
+
+#[listener(event = OrderEvent::Placed)]
+async fn confirm(placed: OrderEventPlaced, mailer: State<Mailer>) -> outbox::Result {
+    let text = format!("thank you; please pay {} cents", placed.total_cents);
+    Ok(mailer.0.send(placed.order_id, &text)?)
+}
+
+#[listener(event = OrderEvent::Paid { order_id }, retry(max_attempts = 5, base = "1m", max = "1h"))]
+async fn send_receipt(order_id: i64, mailer: State<Mailer>) -> outbox::Result {
+    Ok(mailer.0.send(order_id, "here is your receipt")?)
+}
+
+#[listener(event = OrderEvent::Cancelled { order_id })]
+async fn regret(order_id: i64, mailer: State<Mailer>) -> outbox::Result {
+    // While the mail server is away, all mails wait for it.
+    let sent = mailer.0.send(order_id, "your order is cancelled");
+    sent.map_err(ListenerError::unreachable)
+}
+
+/// The order is cancelled in the transaction that ends this event: exactly once, if at all.
+#[listener(event = OrderEvent::PaymentDue { order_id })]
+async fn cancel_unpaid(order_id: i64, tx: &mut Tx<Sqlite>) -> outbox::Result {
+    match orders::cancel(tx, order_id).await {
+        // Somebody has paid or cancelled it.
+        Err(OrderError::NotOpen(_)) => Ok(()),
+        cancelled => Ok(cancelled?),
+    }
+}

@@ -1,0 +1,56 @@
+use std::sync::Arc;
+
+use crate::Error;
+use crate::dispatch::decide::Decision;
+use crate::dispatch::{Dispatcher, Recorder};
+use crate::hand::{Entry, Phase};
+use crate::listener::Listeners;
+use crate::poll::{Poller, Renewer};
+use crate::store::Backend;
+use crate::write::Writer;
+
+/// What the loops would do, one step after another: nothing happens between two calls, and what happens
+/// in one is in the same order every time.
+pub(crate) struct ByHand<DB: Backend> {
+    pub(super) poller: Arc<Poller<DB>>,
+    pub(super) dispatcher: Arc<Dispatcher<DB>>,
+    pub(super) recorder: Arc<Recorder<DB>>,
+    pub(super) renewer: Renewer<DB>,
+}
+
+impl<DB: Backend> ByHand<DB> {
+    pub(crate) fn listeners(&self) -> &Listeners {
+        &self.dispatcher.listeners
+    }
+
+    pub(crate) fn writer(&self) -> &Writer<DB> {
+        &self.dispatcher.writer
+    }
+
+    /// Delivers everything that is due, until nothing is, and shows what followed from each answer. If the
+    /// database fails, the next call goes on from there.
+    pub(crate) async fn drain(
+        &self,
+        mut decided: impl FnMut(&Entry, &Decision),
+    ) -> Result<(), Error> {
+        let hand = &self.dispatcher.hand;
+        loop {
+            match hand.phase() {
+                Phase::Running => {}
+                Phase::Paused => return Ok(()),
+                Phase::Draining | Phase::Closed => return Err(Error::Closed),
+            }
+            if hand.has_results() {
+                self.recorder.record().await?;
+            } else if let Some(entry) = hand.try_next() {
+                let decision = self.dispatcher.attempt_once(&entry).await;
+                decided(&entry, &decision);
+                self.dispatcher.conclude(&entry, decision);
+            } else if hand.wants_renewal() {
+                self.renewer.renew().await?;
+            } else if self.poller.round(true).await?.rows == 0 && !hand.has_results() {
+                return Ok(());
+            }
+        }
+    }
+}

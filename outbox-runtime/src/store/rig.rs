@@ -1,0 +1,99 @@
+//! A store whose clock and whose connection are in the hands of a test.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use sqlx::SqlSafeStr;
+
+use super::dialect::Dialect;
+use super::fault::{self, Answer, Faults, Point};
+use super::row::{self, micros};
+use super::statements::Statements;
+use super::{Backend, Claimed, Pass, Store, sqlite};
+use crate::Error;
+use crate::clock::{self, ManualClock};
+
+/// What a test holds in its hands.
+#[derive(Debug, Clone)]
+pub(crate) struct Rig {
+    pub(crate) clock: ManualClock,
+    pub(crate) faults: Faults,
+    dialect: &'static Dialect,
+}
+
+/// A row, and whether it is due.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) row: Claimed,
+    pub(crate) due: bool,
+}
+
+impl Rig {
+    /// How long to wait for a connection.
+    pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+    /// For SQLite, on connections that were prepared for it.
+    pub(crate) fn sqlite() -> Self {
+        let (clock, faults) = (ManualClock::new(), Faults::default());
+        Self { clock, faults, dialect: &sqlite::MANUAL }
+    }
+
+    /// Prepares a connection.
+    pub(crate) async fn prepare(connection: &mut sqlx::SqliteConnection) -> sqlx::Result<()> {
+        sqlx::Sqlite::run(connection, sqlite::MANUAL_CLOCK.into_sql_str()).await
+    }
+}
+
+impl<DB: Backend> Store<DB> {
+    /// The same store in the hands of a test.
+    pub(crate) fn rigged(self, rig: Rig) -> Self {
+        let sql = Arc::new(Statements::new(rig.dialect, &self.table));
+        Self { sql, rig: Some(rig), ..self }
+    }
+
+    /// How the database is spoken to.
+    pub(super) fn dialect(&self) -> &'static Dialect {
+        self.rig.as_ref().map_or(DB::DIALECT, |rig| rig.dialect)
+    }
+
+    /// What time it is for those who write.
+    pub(crate) fn wall_clock(&self) -> SystemTime {
+        self.rig.as_ref().map_or_else(clock::now, |rig| rig.clock.now())
+    }
+
+    /// Waits for the one connection of a test, but not for ever: whoever waits may be the one who has it.
+    pub(super) async fn pass_in_time(&self) -> Result<Pass, Error> {
+        let pass = self.gate.pass();
+        if self.rig.is_none() {
+            return Ok(pass.await);
+        }
+        let passed = tokio::time::timeout(Rig::PATIENCE, pass).await;
+        passed.map_err(|_| {
+            let text =
+                "another transaction is still open, and the database of a test has one connection";
+            Error::database("beginning a transaction")(std::io::Error::other(text).into())
+        })
+    }
+
+    /// Tells the database what time it is.
+    pub(super) async fn tell_time(&self, connection: &mut DB::Connection) -> sqlx::Result<()> {
+        let Some(rig) = &self.rig else { return Ok(()) };
+        let now = vec![micros(rig.clock.now()).into()];
+        DB::execute(connection, sqlite::SET_MANUAL_CLOCK.into_sql_str(), now).await.map(drop)
+    }
+
+    /// Meets the fault that a test has prepared for a point, if it has.
+    pub(super) async fn meet(&self, point: Point) -> sqlx::Result<Answer> {
+        fault::meet(self.rig.as_ref().and_then(|rig| rig.faults.next(point))).await
+    }
+
+    /// Every row that can be read, in the order of writing.
+    pub(crate) async fn everything(&self) -> Result<Vec<Stored>, Error> {
+        let rows = self.rows("reading every event", self.sql.everything.clone(), vec![]).await?;
+        let read = |row: &DB::Row| {
+            let due = DB::int(row, row::WIDTH).ok().flatten() == Some(1);
+            row::read::<DB>(row).ok().map(|row| Stored { row, due })
+        };
+        Ok(rows.iter().filter_map(read).collect())
+    }
+}

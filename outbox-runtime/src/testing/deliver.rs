@@ -1,0 +1,86 @@
+use std::panic::Location;
+
+use super::TestOutbox;
+use super::outbox::sound;
+use crate::event::{EventEnvelope, Headers, StoredParts};
+use crate::listener::outcome::BoxFuture;
+use crate::listener::{Listener, ListenerError, Outcome};
+
+/// An event on its way to one listener. See [`TestOutbox::deliver`].
+#[derive(Debug)]
+#[must_use = "the listener is called when this is awaited"]
+pub struct Deliver<'a> {
+    outbox: &'a TestOutbox,
+    envelope: EventEnvelope,
+    attempts: u32,
+    place: &'static Location<'static>,
+}
+
+impl<'a> Deliver<'a> {
+    pub(super) fn new(
+        outbox: &'a TestOutbox,
+        envelope: EventEnvelope,
+        place: &'static Location<'static>,
+    ) -> Self {
+        Self { outbox, envelope, attempts: 0, place }
+    }
+
+    /// How many attempts have failed before, as the listener's `Meta` says.
+    pub fn attempts(self, attempts: u32) -> Self {
+        Self { attempts, ..self }
+    }
+
+    async fn run(self) -> Result<Outcome, ListenerError> {
+        let listener = self.listener();
+        let envelope = sound(stored(&self.envelope), self.place);
+        if listener.tx_database().is_none() {
+            return listener.call(envelope, self.attempts).await;
+        }
+        self.outbox.free("deliver", self.place).await;
+        let mut tx = self.outbox.by_hand().writer().begin_acknowledging().await?;
+        let answer = listener.call_in(envelope, self.attempts, &mut tx).await;
+        match answer {
+            Ok(Outcome::Done) => tx.commit().await?,
+            _ => tx.rollback().await?,
+        }
+        answer
+    }
+
+    #[expect(clippy::panic, reason = "a test fails by panicking")]
+    fn listener(&self) -> &'a Listener {
+        let listeners = self.outbox.by_hand().listeners();
+        let (aggregate, event) = (self.envelope.aggregate_type(), self.envelope.event_type());
+        listeners.find(aggregate, event).unwrap_or_else(|| {
+            let known: Vec<String> = listeners
+                .iter()
+                .flat_map(|listener| listener.keys().map(move |key| (listener.name(), key)))
+                .map(|(name, (aggregate, event))| format!("\n  {aggregate}/{event}: {name}"))
+                .collect();
+            let known = if known.is_empty() { "\n  nothing at all".into() } else { known.concat() };
+            panic!("{}: nobody listens to {aggregate}/{event}; heard is{known}", self.place)
+        })
+    }
+}
+
+impl<'a> IntoFuture for Deliver<'a> {
+    type Output = Result<Outcome, ListenerError>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+/// The event as it would come out of its row.
+fn stored(envelope: &EventEnvelope) -> Result<EventEnvelope, crate::event::EventError> {
+    Ok(EventEnvelope::stored(StoredParts {
+        event_id: envelope.event_id().as_str().parse()?,
+        event_type: envelope.event_type().to_owned(),
+        occurred_at: envelope.occurred_at(),
+        aggregate_type: Some(envelope.aggregate_type().to_owned()),
+        aggregate_id: envelope.aggregate_id().map(str::to_owned),
+        tenant_id: envelope.tenant_id().map(str::to_owned),
+        headers: Headers::from_json(envelope.headers().to_json().as_deref())?,
+        payload: envelope.payload().as_str().to_owned(),
+    }))
+}

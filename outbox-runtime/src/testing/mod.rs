@@ -1,0 +1,62 @@
+//! For the tests of applications: an outbox in memory, what it has published, a clock and a connection in
+//! the hands of the test.
+//!
+//! Behind the feature `testing`, which belongs into `[dev-dependencies]` and nowhere else: it is not meant
+//! for production, and nothing of it is compiled without the feature.
+//!
+//! ```
+//! # use outbox_runtime as outbox;
+//! # use outbox::event::EventEnvelope;
+//! # use outbox::listener::{Delivery, ListenerRegistry};
+//! # use std::time::Duration;
+//! use outbox::testing::{assert_published, refute_published};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let registry = ListenerRegistry::new().register("Paid", |_: Delivery| async {});
+//! let outbox = outbox::testing::outbox().listeners(registry).start().await;
+//!
+//! let mut tx = outbox.begin().await?;
+//! let paid = EventEnvelope::builder("Paid").payload_json(r#"{"order_id":7}"#);
+//! tx.write(paid.deliver_after(Duration::from_secs(60)))?;         // the code under test
+//! assert_published!(tx, EventEnvelope::json("Paid", r#"{"order_id":7}"#)?);
+//! refute_published!(tx, "Cancelled");
+//! tx.commit().await?;
+//!
+//! assert_eq!(outbox.drain().await.delivered(), 0);
+//! outbox.clock().advance(Duration::from_secs(60));
+//! assert_eq!(outbox.drain().await.delivered(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Layout
+//! [`outbox()`] gives a [`TestBuilder`], and that a [`TestOutbox`]. `drain` gives a [`Report`], `deliver` calls
+//! one listener. [`published`] is what a transaction has written; `assert` has the macros, `expect` what they
+//! compare and `diff` how they say it. The clock is `clock/manual.rs`, the faults are `store/fault.rs`.
+
+mod assert;
+mod builder;
+mod deliver;
+mod diff;
+mod expect;
+mod outbox;
+mod published;
+mod report;
+
+pub use builder::{TestBuilder, outbox};
+pub use deliver::Deliver;
+pub use expect::{Expectation, IntoExpectation};
+pub use outbox::TestOutbox;
+pub use published::{Published, published};
+pub use report::{Fate, Report, Reported};
+
+#[doc(inline)]
+pub use crate::clock::ManualClock;
+#[doc(inline)]
+pub use crate::store::fault::{FaultPoint, Faults};
+#[doc(inline)]
+pub use crate::{assert_published, refute_published};
+
+#[doc(hidden)]
+pub use assert::{assert_exactly, assert_one, refute_one};

@@ -1,0 +1,58 @@
+use crate::event::EventEnvelope;
+use crate::store::Backend;
+use crate::write::Tx;
+
+/// The events that a transaction has written so far, in order: those that wait for the commit, and those
+/// that were flushed. An event whose id existed already is not among them.
+///
+/// ```
+/// # use outbox_runtime as outbox;
+/// # use outbox::{store::Backend, write::Tx};
+/// # fn example<DB: Backend>(tx: Tx<DB>) {
+/// let ids: Vec<_> = outbox::testing::published(&tx).iter().map(|event| event.event_id()).collect();
+/// # }
+/// ```
+pub fn published(events: &(impl Published + ?Sized)) -> Vec<EventEnvelope> {
+    events.published()
+}
+
+/// Has published events: a transaction, or what [`TestOutbox::published`](super::TestOutbox::published) gives.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no published events",
+    label = "not a transaction, nor a list of events",
+    note = "give a `Tx`, or what was committed: `outbox.published().await`"
+)]
+pub trait Published {
+    /// The events, in order.
+    fn published(&self) -> Vec<EventEnvelope>;
+}
+
+impl<DB: Backend> Published for Tx<DB> {
+    fn published(&self) -> Vec<EventEnvelope> {
+        self.written()
+    }
+}
+
+impl Published for [EventEnvelope] {
+    fn published(&self) -> Vec<EventEnvelope> {
+        self.to_vec()
+    }
+}
+
+impl Published for Vec<EventEnvelope> {
+    fn published(&self) -> Vec<EventEnvelope> {
+        self.clone()
+    }
+}
+
+impl<T: Published + ?Sized> Published for &T {
+    fn published(&self) -> Vec<EventEnvelope> {
+        (**self).published()
+    }
+}
+
+impl<T: Published + ?Sized> Published for &mut T {
+    fn published(&self) -> Vec<EventEnvelope> {
+        (**self).published()
+    }
+}

@@ -1,0 +1,115 @@
+//! Time in the hands of the test.
+
+use std::time::{Duration, SystemTime};
+
+use crate::shop::{Answer, Desk, PAID, SHIPPED, commit, shop, with_event};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+#[tokio::test]
+async fn it_begins_now_and_stands_still() {
+    #[expect(clippy::disallowed_methods, reason = "compared with the kit's")]
+    let before = SystemTime::now() - SECOND;
+    let outbox = shop(&Desk::default()).start().await;
+    let now = outbox.clock().now();
+    assert!(now > before);
+    commit(&outbox, PAID).await.unwrap();
+    let _ = outbox.drain().await;
+    assert_eq!(outbox.clock().now(), now);
+    outbox.clock().advance(HOUR);
+    assert_eq!(outbox.clock().now(), now + HOUR);
+}
+
+#[tokio::test]
+async fn delayed_events_wait_for_it() {
+    let outbox = shop(&Desk::default()).start().await;
+    let mut tx = outbox.begin().await.unwrap();
+    tx.write(outbox::event(PAID).deliver_after(HOUR)).unwrap();
+    tx.write(outbox::event(PAID).deliver_at(outbox.clock().now() + HOUR * 2)).unwrap();
+    tx.commit().await.unwrap();
+    for (step, delivered) in [(HOUR - SECOND, 0), (SECOND, 1), (HOUR - SECOND, 0), (SECOND, 1)] {
+        outbox.clock().advance(step);
+        let report = outbox.drain().await;
+        assert_eq!(report.delivered(), delivered, "after {step:?} more: {report}");
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_open_meanwhile_goes_by_it() {
+    let outbox = shop(&Desk::default()).start().await;
+    let mut tx = outbox.begin().await.unwrap();
+    tx.write(outbox::event(PAID).deliver_after(HOUR)).unwrap();
+    outbox.clock().advance(HOUR);
+    tx.commit().await.unwrap();
+    assert_eq!(outbox.drain().await.delivered(), 0);
+    outbox.clock().advance(HOUR);
+    assert_eq!(outbox.drain().await.delivered(), 1);
+}
+
+#[tokio::test]
+async fn retries_come_exactly_when_the_policy_says() {
+    let desk = Desk::with([Answer::Fail; 3]);
+    let outbox = with_event(&desk, PAID).await;
+    assert_eq!(outbox.drain().await.retried(), 1);
+    outbox.clock().advance(SECOND * 9);
+    assert_eq!(outbox.drain().await.events().len(), 0);
+    outbox.clock().advance(SECOND);
+    assert_eq!(outbox.drain().await.retried(), 1);
+    outbox.clock().advance(SECOND * 20);
+    assert_eq!(outbox.drain().await.dead(), 1);
+    assert_eq!(desk.heard(), ["paid 7, 0 failed", "paid 7, 1 failed", "paid 7, 2 failed"]);
+}
+
+#[tokio::test]
+async fn the_pause_of_a_listener_ends_with_it() {
+    let desk = Desk::with([Answer::Unreachable]);
+    let outbox = shop(&desk).start().await;
+    let mut tx = outbox.begin().await.unwrap();
+    tx.write_all([PAID, PAID, PAID]).unwrap();
+    tx.commit().await.unwrap();
+    let report = outbox.drain().await;
+    assert_eq!(report.deferred(), 1, "{report}");
+    assert_eq!(report.events()[0].error.as_deref(), Some("the printer is gone"));
+    assert_eq!(outbox.drain().await.events().len(), 0);
+    outbox.clock().advance(SECOND);
+    let report = outbox.drain().await;
+    assert_eq!(report.delivered(), 3, "{report}");
+    assert_eq!(desk.heard(), ["paid 7, 0 failed"; 4]);
+}
+
+#[tokio::test]
+async fn events_happen_by_it() {
+    let desk = Desk::default();
+    let cautious = shop(&desk).configure(|outbox| {
+        let mut config = outbox::Config::default();
+        config.poller.skip_recent = HOUR;
+        outbox.config(config)
+    });
+    let outbox = cautious.start().await;
+    outbox.clock().advance(HOUR * 5);
+    let (early, now) = (outbox.clock().now() - HOUR, outbox.clock().now());
+    let mut tx = outbox.begin().await.unwrap();
+    tx.write(PAID).unwrap();
+    tx.write(outbox::event(PAID).occurred_at(early)).unwrap();
+    let mut part = tx.savepoint().await.unwrap();
+    part.write(PAID).unwrap();
+    part.release().await.unwrap();
+    tx.commit().await.unwrap();
+    let happened = outbox.published().await.into_iter().map(|event| event.occurred_at());
+    assert_eq!(happened.collect::<Vec<_>>(), [now, early, now]);
+
+    // Those that are younger than an hour are left alone.
+    assert_eq!(outbox.drain().await.delivered(), 1);
+    outbox.clock().advance(HOUR);
+    assert_eq!(outbox.drain().await.delivered(), 2);
+}
+
+#[tokio::test]
+async fn what_is_done_is_purged_when_it_is_old() {
+    let outbox = with_event(&Desk::default(), SHIPPED).await;
+    assert_eq!(outbox.drain().await.delivered(), 2);
+    assert_eq!(outbox.store().purge_done(HOUR, 10).await.unwrap(), 0);
+    outbox.clock().advance(HOUR + SECOND);
+    assert_eq!(outbox.store().purge_done(HOUR, 10).await.unwrap(), 2);
+}
