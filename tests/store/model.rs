@@ -267,7 +267,7 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
     async fn replay(&mut self) {
         let event = self.random.random_range(0..self.events.len());
         self.log.push(format!("replay {event}"));
-        let replayed = dead_events(&self.store).replay(self.events[event].event_id()).await;
+        let replayed = dead_events(self.store).replay(self.events[event].event_id()).await;
         let replayed = match replayed {
             Ok(()) => true,
             Err(Error::NoSuchEvent { .. } | Error::NotDead { .. }) => false,
