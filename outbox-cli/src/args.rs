@@ -21,6 +21,7 @@ pub(crate) struct Cli {
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "With every command")]
 pub(crate) struct Global {
     /// The database: sqlite:shop.db, postgres://user@host/shop, mysql://user@host/shop
     #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
@@ -59,6 +60,9 @@ pub(crate) enum Command {
     /// Look for what is wrong, with an exit code for deploy gates
     Doctor(Doctor),
     /// Follow events as they are written
+    ///
+    /// Rows that are committed late have lower sequences than others that came before them. They are
+    /// shown when they come, up to 10,000 rows and 5 minutes behind the newest.
     Tail(Tail),
     /// Print completions for a shell
     Completions { shell: clap_complete::Shell },
@@ -301,8 +305,6 @@ pub(crate) struct Doctor {
     pub(crate) strict: bool,
 }
 
-/// Rows that are committed late have lower sequences than others before them. They are shown when they
-/// come, up to 10,000 rows and 5 minutes behind the newest.
 #[derive(Debug, Args)]
 pub(crate) struct Tail {
     /// Begin with so many that are there
