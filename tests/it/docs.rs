@@ -120,11 +120,8 @@ fn features() {
         .collect();
     declared.sort_unstable();
     let rows = table("| feature | what it adds |");
-    let mut documented: Vec<&str> = rows
-        .iter()
-        .flat_map(|row| row[0].split(", "))
-        .map(|name| name.trim_matches('`'))
-        .collect();
+    let mut documented: Vec<&str> =
+        rows.iter().flat_map(|row| row[0].split(", ")).map(|name| name.trim_matches('`')).collect();
     documented.sort_unstable();
     assert_eq!(documented, declared);
 }
