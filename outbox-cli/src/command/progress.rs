@@ -22,12 +22,17 @@ pub(super) enum Ending {
     Stopped,
 }
 
-/// Goes on to the end, with a bar on a terminal.
-pub(super) async fn run(steps: &mut impl Steps, expected: u64) -> Ending {
+/// A bar, if there is a terminal.
+pub(super) fn bar(expected: u64) -> ProgressBar {
     let bar = ProgressBar::new(expected);
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} {per_sec} {eta}") {
         bar.set_style(style);
     }
+    bar
+}
+
+/// Goes on to the end.
+pub(super) async fn run(steps: &mut impl Steps, bar: ProgressBar) -> Ending {
     let stop = tokio::signal::ctrl_c();
     tokio::pin!(stop);
     let ending = loop {

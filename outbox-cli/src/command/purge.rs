@@ -58,7 +58,7 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Purge) -> Res
     let purge = PurgeScheduler::new(store.pool().clone(), session.table().clone(), config);
     let purge = purge.map_err(fault)?;
     let mut purging = purge.purging();
-    let ending = progress::run(&mut purging, old_done + old_dead).await;
+    let ending = progress::run(&mut purging, progress::bar(old_done + old_dead)).await;
     let deleted = purging.report();
     (report.deleted_done, report.deleted_dead) = (deleted.done, deleted.dead);
     let text = format!("deleted: {} done, {} dead", deleted.done, deleted.dead);

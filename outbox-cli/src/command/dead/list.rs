@@ -16,7 +16,7 @@ use crate::output::{Form, answer, document, harmless, note, short};
 use crate::table::Columns;
 
 /// How much of an error is shown in a table.
-const MOST: usize = 80;
+pub(super) const MOST: usize = 80;
 
 #[derive(Serialize)]
 struct Document<'a> {

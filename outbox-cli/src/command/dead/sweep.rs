@@ -1,18 +1,20 @@
 //! Replaying and discarding: one, some, or all.
 
+use indicatif::ProgressBar;
 use outbox_runtime::store::Backend;
 use outbox_runtime::{DeadEvents, DeadGroup, Error, Sweep};
 use serde::Serialize;
 
 use super::dead_events;
-use super::list::{Cause, causes};
+use super::list::{Cause, MOST, causes};
 use crate::args::{Discard, Replay, Which};
 use crate::ask::confirm;
 use crate::command::progress::{self, Ending, Steps};
 use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
-use crate::output::{Form, answer, document, events, harmless, note};
+use crate::output::{Form, answer, document, events, harmless, note, short};
+use crate::table::Columns;
 
 /// How many events are replayed at once.
 const BATCH: u32 = 500;
@@ -112,10 +114,8 @@ async fn by_id<DB: Backend>(
     action: Action<'_>,
 ) -> Result<Exit, Fault> {
     let dead = dead_events(session);
-    let matched = which.ids.len() as u64;
     if let (Action::Discard { .. }, false) = (action, which.dry_run) {
-        let question = format!("Delete {} for good?", events(matched));
-        confirm(&question, which.yes)?;
+        confirm_each(session, &dead, which).await?;
     }
     let (mut changed, mut refused) = (0, Vec::new());
     for id in &which.ids {
@@ -143,7 +143,7 @@ async fn by_id<DB: Backend>(
         table: session.table().to_string(),
         action: action.name(),
         dry_run: which.dry_run,
-        matched: if which.dry_run { changed } else { matched },
+        matched: changed,
         changed: if which.dry_run { 0 } else { changed },
         causes: Vec::new(),
         refused: refused
@@ -163,6 +163,29 @@ async fn by_id<DB: Backend>(
         note(&harmless(&error.to_string()));
     }
     Err(session.fault(last))
+}
+
+/// Shows those that there are, and asks. If there are none, there is nothing to ask about.
+async fn confirm_each<DB: Backend>(
+    session: &Session<DB>,
+    dead: &DeadEvents<DB>,
+    which: &Which,
+) -> Result<(), Fault> {
+    let mut columns = Columns::new(&["ID", "TYPE", "ERROR"], &[]);
+    let mut count = 0;
+    for id in &which.ids {
+        let found = dead.find(id).await.map_err(|error| session.fault(error))?;
+        if let Some(found) = found {
+            let error = short(found.last_error.as_deref().unwrap_or_default(), MOST);
+            columns.row([found.event_id.into(), found.event_type.into(), error.into()]);
+            count += 1;
+        }
+    }
+    if count == 0 {
+        return Ok(());
+    }
+    note(&columns.render());
+    confirm(&format!("Delete {} for good?", events(count)), which.yes)
 }
 
 /// Whether an event could be replayed or discarded.
@@ -217,12 +240,15 @@ async fn by_filter<DB: Backend>(
         Action::Discard { .. } => format!("Delete {} for good?", events(matched)),
     };
     confirm(&question, which.yes)?;
-    let mut sweep = match action {
-        Action::Replay => dead.replaying(&filter, BATCH).await,
-        Action::Discard { reason } => dead.discarding(&filter, reason).await,
-    }
-    .map_err(fault)?;
-    let ending = progress::run(&mut sweep, matched).await;
+    let (sweep, bar) = match action {
+        Action::Replay => (dead.replaying(&filter, BATCH).await, progress::bar(matched)),
+        // Each event is reported, which is progress enough.
+        Action::Discard { reason } => {
+            (dead.discarding(&filter, reason).await, ProgressBar::hidden())
+        }
+    };
+    let mut sweep = sweep.map_err(fault)?;
+    let ending = progress::run(&mut sweep, bar).await;
     let changed = sweep.done();
     tell(session, &report(changed), &format!("{}: {}", action.done(), events(changed)))?;
     match ending {
