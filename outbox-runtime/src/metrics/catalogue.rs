@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A series that [`MetricsFacade`](super::MetricsFacade) writes.
+/// A series that `MetricsFacade` writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metric {
