@@ -80,7 +80,7 @@ pub(crate) struct Migrate {
 
 #[derive(Debug, Args)]
 pub(crate) struct Watch {
-    /// Look again every so many seconds, until Ctrl-C
+    /// Look again every 2 seconds, or as many as you say (`--watch=10`), until Ctrl-C
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
         default_missing_value = "2", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) watch: Option<u32>,
@@ -157,10 +157,10 @@ pub(crate) struct Filter {
     /// Of this tenant
     #[arg(long)]
     pub(crate) tenant: Option<String>,
-    /// That happened since: `2h` ago, or a UTC time such as 2026-03-01T12:00:00Z
+    /// Written since (not: died since): `2h` ago, or a UTC time such as 2026-03-01T12:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = When::parse)]
     pub(crate) since: Option<When>,
-    /// That happened before
+    /// Written before
     #[arg(long, value_name = "WHEN", value_parser = When::parse)]
     pub(crate) before: Option<When>,
 }

@@ -10,9 +10,10 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), Fault> {
         return Ok(());
     }
     let stdin = std::io::stdin();
-    if !stdin.is_terminal() {
+    // Both ways: a question that goes to a file is not seen.
+    if !stdin.is_terminal() || !std::io::stderr().is_terminal() {
         return Err(Fault::usage(
-            format!("{question} There is no terminal to ask at"),
+            format!("this needs a yes ({question}), and there is no terminal to ask at"),
             "add `--yes` to do it, or `--dry-run` to look at it only; nothing was changed",
         ));
     }

@@ -17,10 +17,10 @@ impl Exit {
     const fn meaning(self) -> &'static str {
         match self {
             Self::Done => "it is done",
-            Self::Failed => "it failed: the database, a right, an interruption",
+            Self::Failed => "it failed: the database, a right, an interruption, no confirmation",
             Self::Usage => "the command was not understood, or needs `--yes`",
             Self::No => {
-                "the answer is no: something to migrate, an error found, no such event, nothing matches"
+                "the answer is no: something to migrate, an error found, no such event, nothing to replay or discard"
             }
         }
     }
@@ -36,9 +36,9 @@ impl From<Exit> for ExitCode {
 pub(crate) const HELP: &str = "\
 Exit codes:
   0  it is done
-  1  it failed: the database, a right, an interruption
+  1  it failed: the database, a right, an interruption, no confirmation
   2  the command was not understood, or needs `--yes`
-  3  the answer is no: something to migrate, an error found, no such event, nothing matches";
+  3  the answer is no: something to migrate, an error found, no such event, nothing to replay or discard";
 
 #[cfg(test)]
 mod tests {

@@ -58,7 +58,12 @@ pub(crate) fn note(text: &str) {
 
 /// A text from the table as it may be shown: what could steer a terminal is replaced.
 pub(crate) fn harmless(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+    let harmless = |letter: char| match letter {
+        '\n' | '\r' | '\t' => ' ',
+        letter if letter.is_control() => '\u{fffd}',
+        letter => letter,
+    };
+    text.chars().map(harmless).collect()
 }
 
 /// The beginning of a text, on one line.

@@ -92,9 +92,17 @@ pub(crate) fn remark(row: &EventRow, now: SystemTime) -> String {
     const MOST: usize = 60;
     let error = row.last_error.as_deref().unwrap_or_default();
     let text = match (&row.locked_by, row.status) {
-        (Some(owner), Status::New | Status::Retry) => format!("in hand of {owner}"),
+        (Some(owner), Status::New | Status::Retry) if row.available_at > now => {
+            format!("in hand of {owner}")
+        }
+        (Some(owner), Status::New | Status::Retry) => {
+            format!("lease of {owner} ended {}", from(now, row.available_at))
+        }
         (None, Status::New) if row.available_at > now => {
             format!("due {}", from(now, row.available_at))
+        }
+        (None, Status::Retry) if error.is_empty() => {
+            format!("due {} (postponed by its listener)", from(now, row.available_at))
         }
         (None, Status::Retry) => format!("due {}: {error}", from(now, row.available_at)),
         (_, Status::Dead) => error.to_owned(),

@@ -67,7 +67,9 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Migrate) -> R
             ("missing", false) => format!("table `{table}` is to be made: run `outbox migrate`"),
             ("older", true) => format!("table `{table}` was brought up to date"),
             ("older", false) => format!("table `{table}` is to be migrated: run `outbox migrate`"),
-            ("unversioned", _) => format!("table `{table}` was made by hand, and has all it needs"),
+            ("unversioned", _) => format!(
+                "table `{table}` was made by hand and has every column; `outbox doctor` looks at its indexes"
+            ),
             _ => format!("table `{table}` is up to date"),
         })?;
     }

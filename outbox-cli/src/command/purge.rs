@@ -9,7 +9,7 @@ use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
 use crate::moment::rough;
-use crate::output::{Form, answer, capped, document, note};
+use crate::output::{Form, answer, capped, document, events, note};
 
 #[derive(Serialize)]
 struct Report {
@@ -54,7 +54,7 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Purge) -> Res
         return tell(session, &report, &found);
     }
     note(&found);
-    confirm(&format!("Delete {} events?", capped(old_done + old_dead)), args.yes)?;
+    confirm(&format!("Delete {}?", many(old_done + old_dead)), args.yes)?;
     let purge = PurgeScheduler::new(store.pool().clone(), session.table().clone(), config);
     let purge = purge.map_err(fault)?;
     let mut purging = purge.purging();
@@ -68,6 +68,10 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Purge) -> Res
         Ending::Failed(error) => Err(fault(error)),
         Ending::Stopped => Err(Fault::failed("interrupted", "run it again: it goes on from there")),
     }
+}
+
+fn many(count: u64) -> String {
+    if count >= 100_000 { format!("{} events", capped(count)) } else { events(count) }
 }
 
 fn plan(args: &Purge, report: &Report) -> String {

@@ -11,8 +11,9 @@ use crate::store::{Backend, DeadKey, Fingerprint, pattern};
 pub struct DeadGroup {
     /// Their type.
     pub event_type: String,
-    /// Their cause, to be named in a [`DeadFilter`](crate::store::DeadFilter).
-    pub fingerprint: Fingerprint,
+    /// Their cause, to be named in a [`DeadFilter`](crate::store::DeadFilter). `None` for what is left
+    /// when there are more than 1,000 groups.
+    pub fingerprint: Option<Fingerprint>,
     /// What their errors have in common: numbers and ids are `#`, quoted words `…`.
     pub error: String,
     /// How many there are.
@@ -45,13 +46,15 @@ pub(super) async fn gather<DB: Backend>(mut walk: Walk<DB>) -> Result<Vec<DeadGr
 
 fn add(groups: &mut HashMap<(String, String), DeadGroup>, key: DeadKey) {
     let mut name = (key.event_type, pattern(key.last_error.as_deref().unwrap_or_default()));
+    let mut fingerprint = Some(Fingerprint::of_pattern(&name.1));
     if groups.len() >= MOST && !groups.contains_key(&name) {
         name.1 = OTHERS.to_owned();
+        fingerprint = None;
     }
     let (event_type, error) = name.clone();
     let group = groups.entry(name).or_insert_with(|| DeadGroup {
         event_type,
-        fingerprint: Fingerprint::of_pattern(&error),
+        fingerprint,
         error,
         count: 0,
         first_at: key.died_at,

@@ -75,7 +75,9 @@ impl<DB: Backend> DeadEvents<DB> {
     pub async fn query(&self, filter: &DeadFilter, limit: u32) -> Result<Vec<DeadEvent>, Error> {
         let (mut found, mut after) = (Vec::new(), 0);
         while found.len() < limit as usize {
-            let page = self.store.dead(filter, after, limit.min(stream::PAGE)).await?;
+            // Of a cause that is looked for here, few of a page may be.
+            let asked = if filter.fingerprint.is_some() { stream::PAGE } else { limit };
+            let page = self.store.dead(filter, after, asked.min(stream::PAGE)).await?;
             let Some(last) = page.last() else { break };
             after = last.sequence;
             found.extend(page.into_iter().filter(|dead| filter.names_error_of(dead)));
@@ -154,31 +156,25 @@ impl<DB: Backend> DeadEvents<DB> {
         Sweep::begin(&self.store, filter, batch, change).await
     }
 
-    /// Deletes one of them. The reason goes to the log, with what is known of the event but its
-    /// payload.
+    /// Deletes one of them. Its id, its type, its last error and the reason go to the log, and nothing
+    /// else: neither aggregate nor tenant nor payload.
     ///
     /// # Errors
     /// [`Error::NoSuchEvent`], [`Error::NotDead`] or [`Error::NoReason`], or if the database fails.
     pub async fn discard(&self, event_id: impl AsRef<str>, reason: &str) -> Result<(), Error> {
         let (event_id, reason) = (event_id.as_ref(), checked(reason)?);
         let sequence = self.sequence_of(event_id).await?;
-        let found = self.store.dead_one(event_id).await?;
-        let gone = self.store.discard_rows(&[sequence]).await?;
-        match found {
-            Some(dead) if !gone.is_empty() => {
-                log_discarded(
-                    &dead.event_id,
-                    &dead.event_type,
-                    dead.last_error.as_deref(),
-                    &reason,
-                );
-                Ok(())
-            }
-            _ => Err(self.no_longer_dead(event_id).await?),
+        if let Some(dead) = self.store.dead_one(event_id).await? {
+            log_discarded(&dead.event_id, &dead.event_type, dead.last_error.as_deref(), &reason);
         }
+        if self.store.discard_rows(&[sequence]).await? == 0 {
+            return Err(self.no_longer_dead(event_id).await?);
+        }
+        Ok(())
     }
 
-    /// Deletes all that are dead now, a batch at a time; gives how many.
+    /// Deletes all that are dead now, a batch at a time; gives how many. Events that die meanwhile are left
+    /// alone.
     ///
     /// # Errors
     /// [`Error::NoReason`]; [`Error::Interrupted`] if the database fails, with how far it got.

@@ -95,18 +95,18 @@ impl<DB: Backend> Sweep<DB> {
                 Ok(changed)
             }
             Change::Discard { reason } => {
-                let gone = self.walk.store.discard_rows(&sequences).await?;
-                for key in page.iter().filter(|key| gone.contains(&key.sequence)) {
+                for key in page {
                     let error = key.last_error.as_deref();
                     log_discarded(&key.event_id, &key.event_type, error, reason);
                 }
-                Ok(gone.len() as u64)
+                self.walk.store.discard_rows(&sequences).await
             }
         }
     }
 }
 
-/// What is left of an event that was discarded.
+/// What is left of an event that is discarded. It comes before the deed: whether that is answered or not, the
+/// event may be gone.
 pub(super) fn log_discarded(event_id: &str, event_type: &str, error: Option<&str>, reason: &str) {
-    tracing::info!(event_id, event_type, error, reason, "a dead event was discarded");
+    tracing::info!(event_id, event_type, error, reason, "a dead event is being discarded");
 }

@@ -1,3 +1,5 @@
+use std::time::SystemTime;
+
 use crate::Error;
 use crate::store::{Backend, DeadFilter, DeadKey, Store};
 
@@ -5,14 +7,15 @@ use crate::store::{Backend, DeadFilter, DeadKey, Store};
 pub(super) const PAGE: u32 = 500;
 
 /// Goes over the events that are dead when it begins, by rising sequence, so it meets each once at most
-/// and ends, whatever dies meanwhile.
+/// and ends. What dies meanwhile is left alone: nobody has seen it yet.
 #[derive(Debug)]
 pub(super) struct Walk<DB: Backend> {
     pub(super) store: Store<DB>,
     filter: DeadFilter,
     page: u32,
     after: i64,
-    until: Option<i64>,
+    /// `None` when all is seen.
+    until: Option<SystemTime>,
 }
 
 impl<DB: Backend> Walk<DB> {
@@ -21,7 +24,7 @@ impl<DB: Backend> Walk<DB> {
         filter: &DeadFilter,
         page: u32,
     ) -> Result<Self, Error> {
-        let until = store.last_sequence().await?;
+        let until = Some(store.now().await?);
         let (store, filter) = (store.clone(), filter.clone());
         Ok(Self { store, filter, page: page.max(1), after: 0, until })
     }

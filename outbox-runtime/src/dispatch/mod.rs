@@ -93,7 +93,11 @@ impl<DB: Backend> Dispatcher<DB> {
             Err(_) => {
                 let treatment = entry.group.and_then(|index| self.treatments.get(index));
                 let max_attempts = treatment.map_or(1, |treatment| treatment.max_attempts);
-                decide(&Ended::Panicked, entry.attempts, max_attempts, &*self.pause)
+                let decision = decide(&Ended::Panicked, entry.attempts, max_attempts, &*self.pause);
+                if let Decision::Record(finished) = &decision {
+                    self.tell(entry.envelope.event_type(), entry, finished, Duration::ZERO);
+                }
+                decision
             }
         };
         tell_span(&span, &decision);

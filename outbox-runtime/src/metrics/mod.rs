@@ -19,8 +19,8 @@ use crate::store::Stats;
 
 /// Is told what happens, to count it. Every method does nothing by default; none may block.
 ///
-/// A `topic` is an event type that somebody listens to here; everything else is `other`, so that the
-/// number of different ones is bounded.
+/// A `topic` is an event type that this program declares or listens to; everything else is `other`, so that
+/// the number of different ones is bounded.
 #[expect(unused_variables, reason = "the names document what is given")]
 pub trait MetricsExporter: Send + Sync {
     /// The outbox of this table is being started; these are the topics that there will be, and
@@ -88,7 +88,7 @@ pub enum DispatchResult {
 
 impl DispatchResult {
     /// Every one of them.
-    pub const ALL: [Self; 4] = [Self::Success, Self::Failure, Self::Dead, Self::Deferred];
+    pub const ALL: &'static [Self] = &[Self::Success, Self::Failure, Self::Dead, Self::Deferred];
 
     /// Its name as a label.
     pub fn name(self) -> &'static str {

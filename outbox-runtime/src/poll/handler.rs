@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use super::Poller;
 use crate::event::EventEnvelope;
 use crate::hand::{Entry, Hand};
+use crate::listener::Topics;
+use crate::metrics::MetricsExporter;
 use crate::run::within;
 use crate::store::{Backend, Claimed, Finished, Lease, Renewal};
 
@@ -26,6 +28,8 @@ pub struct ClaimedEvent {
     hand: Arc<Hand>,
     entry: Entry,
     finished: bool,
+    metrics: Arc<dyn MetricsExporter>,
+    topics: Arc<Topics>,
 }
 
 impl std::fmt::Debug for ClaimedEvent {
@@ -35,10 +39,6 @@ impl std::fmt::Debug for ClaimedEvent {
 }
 
 impl ClaimedEvent {
-    fn new(hand: Arc<Hand>, entry: Entry) -> Self {
-        Self { hand, entry, finished: false }
-    }
-
     /// The event.
     pub fn envelope(&self) -> &EventEnvelope {
         &self.entry.envelope
@@ -58,7 +58,13 @@ impl ClaimedEvent {
     /// It failed for good.
     pub fn dead(self, error: impl Into<String>) {
         let attempts = self.entry.attempts.saturating_add(1);
-        self.finish(Finished::Dead { attempts, error: error.into() });
+        let (event, error) = (&self.entry.envelope, error.into());
+        tracing::error!(
+            event_id = %event.event_id(), event_type = event.event_type(), attempts, error,
+            "an event is dead"
+        );
+        self.metrics.died(self.topics.of_type(event.event_type()), 1);
+        self.finish(Finished::Dead { attempts, error });
     }
 
     fn release(self) {
@@ -91,7 +97,13 @@ impl<DB: Backend> Poller<DB> {
         for row in self.tried(rows, anchor).await {
             let attempts = row.attempts;
             let Some(entry) = self.hand.lend(row, anchor) else { continue };
-            let claimed = ClaimedEvent::new(Arc::clone(&self.hand), entry);
+            let claimed = ClaimedEvent {
+                hand: Arc::clone(&self.hand),
+                entry,
+                finished: false,
+                metrics: Arc::clone(&self.metrics),
+                topics: Arc::clone(&self.topics),
+            };
             if going_on {
                 let handle = AssertUnwindSafe(|| handler.handle(claimed, attempts));
                 going_on = catch_unwind(handle).unwrap_or_else(|_| {

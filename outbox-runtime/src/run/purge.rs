@@ -10,12 +10,13 @@ use super::service::{Service, Services, within};
 use super::{PurgeConfig, StartError};
 use crate::Error;
 use crate::pace::Pace;
-use crate::store::{Backend, Store, Table};
+use crate::store::{Aged, Backend, Store, Table};
 
 /// Deletes what is done, in small batches with pauses in between, so that others can write meanwhile.
 ///
 /// It is part of [`start`](crate::start). A program that runs no outbox, say one that is started by the
-/// clock, has its own:
+/// clock, has its own. There `any_status_after` is taken at its word: it deletes events that are not
+/// delivered.
 ///
 /// ```no_run
 /// # use outbox_runtime::{Error, PurgeConfig, PurgeScheduler, store::{Backend, Table}};
@@ -74,7 +75,8 @@ impl<DB: Backend> PurgeScheduler<DB> {
         self.purger.begin()
     }
 
-    /// Runs it in the background, now and in every interval. Starting it again does no harm.
+    /// Runs it in the background, now and in every interval, unless it is not enabled. Starting it again
+    /// does no harm.
     ///
     /// # Errors
     /// [`Error::Closed`] after it was closed.
@@ -86,6 +88,7 @@ impl<DB: Backend> PurgeScheduler<DB> {
         match &*running {
             Running::Yes(_) => Ok(()),
             Running::NoMore => Err(Error::Closed),
+            Running::NotYet if !self.purger.config.enabled => Ok(()),
             Running::NotYet => {
                 let stop = CancellationToken::new();
                 let services = Services::new(&stop, Handle::current(), LONGEST_PAUSE);
@@ -162,8 +165,17 @@ impl fmt::Display for PurgeReport {
 enum Part {
     Done(Duration),
     Dead(Duration),
-    Any(Duration),
+    /// After a row, and how many batches in a row have deleted nothing.
+    Any {
+        age: Duration,
+        after: i64,
+        in_vain: u32,
+    },
 }
+
+/// Rows come roughly in the order of their age. Where so many batches in a row delete nothing, the young ones
+/// have begun, and not just a few that claim to be from the future.
+const IN_VAIN: u32 = 20;
 
 /// A purge on its way.
 #[derive(Debug)]
@@ -191,15 +203,15 @@ impl<DB: Backend> Purge<'_, DB> {
         let interrupted =
             |source| Error::Interrupted { done: self.report.deleted(), source: Box::new(source) };
         let deleted = deleted.map_err(interrupted)?;
+        let Batch { deleted, next } = deleted;
         match part {
             Part::Done(_) => self.report.done += deleted,
             Part::Dead(_) => self.report.dead += deleted,
-            Part::Any(_) => self.report.aged += deleted,
+            Part::Any { .. } => self.report.aged += deleted,
         }
         self.report.batches += 1;
-        if deleted < u64::from(BATCH) {
-            self.parts.pop();
-        }
+        self.parts.pop();
+        self.parts.extend(next);
         Ok(Some(deleted))
     }
 
@@ -207,6 +219,12 @@ impl<DB: Backend> Purge<'_, DB> {
     pub fn report(&self) -> PurgeReport {
         PurgeReport { took: self.begun.elapsed(), ..self.report }
     }
+}
+
+/// What a batch has deleted, and what is left of its part.
+struct Batch {
+    deleted: u64,
+    next: Option<Part>,
 }
 
 /// What deletes.
@@ -229,17 +247,28 @@ impl<DB: Backend> Purger<DB> {
         let PurgeConfig { retention, dead_retention, any_status_after, .. } = &self.config;
         let mut parts = vec![Part::Done(*retention)];
         parts.extend(dead_retention.map(Part::Dead));
-        parts.extend(any_status_after.map(Part::Any));
+        let any = |age| Part::Any { age, after: i64::MIN, in_vain: 0 };
+        parts.extend(any_status_after.map(any));
         let (pace, report) = (Pace::default(), PurgeReport::default());
         Purge { purger: self, parts, pace, report, begun: Instant::now() }
     }
 
-    async fn batch(&self, part: Part) -> Result<u64, Error> {
+    async fn batch(&self, part: Part) -> Result<Batch, Error> {
+        let until_short = |deleted| {
+            let next = (deleted >= u64::from(BATCH)).then_some(part);
+            Batch { deleted, next }
+        };
         let work = async {
             match part {
-                Part::Done(age) => self.store.purge_done(age, BATCH).await,
-                Part::Dead(age) => self.store.purge_dead(age, BATCH).await,
-                Part::Any(age) => self.store.purge_any(age, BATCH).await,
+                Part::Done(age) => self.store.purge_done(age, BATCH).await.map(until_short),
+                Part::Dead(age) => self.store.purge_dead(age, BATCH).await.map(until_short),
+                Part::Any { age, after, in_vain } => {
+                    let Aged { deleted, until } = self.store.purge_any(age, after, BATCH).await?;
+                    let in_vain = if deleted == 0 { in_vain + 1 } else { 0 };
+                    let next = until.filter(|_| in_vain < IN_VAIN);
+                    let next = next.map(|after| Part::Any { age, after, in_vain });
+                    Ok(Batch { deleted, next })
+                }
             }
         };
         within(self.patience, "purging events", work).await

@@ -41,9 +41,11 @@ impl<DB: Backend> Service for Sampler<DB> {
         let begun = Instant::now();
         let stats = self.store.stats(&self.subscription);
         let stats = within(self.patience, "reading statistics", stats).await;
+        // A failure is no slow reading: the database may be back soon.
+        self.next = Instant::now() + INTERVAL;
+        let stats = stats?;
         let rest = begun.elapsed().saturating_mul(SHARE).clamp(INTERVAL, LONGEST_INTERVAL);
         self.next = Instant::now() + rest;
-        let stats = stats?;
         self.metrics.table(&stats);
         if stats.unknown > 0 && self.unknown.is_time() {
             tracing::warn!(

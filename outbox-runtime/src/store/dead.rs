@@ -1,7 +1,7 @@
 use std::time::SystemTime;
 
 use super::batch::Arg;
-use super::row::{self, micros};
+use super::row::{self, limit_of_time, micros};
 use super::{Backend, Fingerprint, Store, Undecodable};
 use crate::Error;
 use crate::event::{EventEnvelope, Status};
@@ -72,8 +72,8 @@ impl DeadFilter {
             self.aggregate_type.as_deref().into(),
             self.aggregate_id.as_deref().into(),
             self.tenant_id.as_deref().into(),
-            self.since.map(micros).into(),
-            self.before.map(micros).into(),
+            self.since.map(limit_of_time).into(),
+            self.before.map(limit_of_time).into(),
         ]
     }
 
@@ -123,20 +123,15 @@ impl<DB: Backend> Store<DB> {
         }))
     }
 
-    /// The last sequence that there is.
-    pub(crate) async fn last_sequence(&self) -> Result<Option<i64>, Error> {
-        self.number("looking for dead events", self.sql.last_sequence.clone(), vec![]).await
-    }
-
-    /// Dead events after a sequence and up to another, oldest first.
+    /// Dead events after a sequence that died until a time, oldest first.
     pub(crate) async fn dead_keys(
         &self,
         filter: &DeadFilter,
         after: i64,
-        until: i64,
+        until: SystemTime,
         limit: u32,
     ) -> Result<Vec<DeadKey>, Error> {
-        let args = filter.and(&[after, until, limit.into()]);
+        let args = filter.and(&[after, micros(until), limit.into()]);
         let rows = self.rows("looking for dead events", self.sql.dead_keys.clone(), args).await?;
         let text = |row, column| DB::text(row, column).ok().flatten();
         Ok(rows
@@ -156,17 +151,9 @@ impl<DB: Backend> Store<DB> {
         self.change("replaying dead events", &self.sql.replay, || list(sequences)).await
     }
 
-    /// Deletes those of these rows that are dead; gives which are gone.
-    pub(crate) async fn discard_rows(&self, sequences: &[i64]) -> Result<Vec<i64>, Error> {
-        let doing = "discarding dead events";
-        let gone = self.change(doing, &self.sql.discard, || list(sequences)).await?;
-        if gone == sequences.len() as u64 {
-            return Ok(sequences.to_vec());
-        }
-        // Some were replayed meanwhile.
-        let rows = self.rows(doing, self.sql.states.clone(), list(sequences)).await?;
-        let left = row::sequences::<DB>(&rows);
-        Ok(sequences.iter().copied().filter(|sequence| !left.contains(sequence)).collect())
+    /// Deletes those of these rows that are dead; gives how many.
+    pub(crate) async fn discard_rows(&self, sequences: &[i64]) -> Result<u64, Error> {
+        self.change("discarding dead events", &self.sql.discard, || list(sequences)).await
     }
 }
 

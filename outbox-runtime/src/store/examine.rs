@@ -30,6 +30,7 @@ pub enum FindingLevel {
 
 /// What was found about one subject.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Finding {
     /// What was looked at, in a word or two.
     pub subject: &'static str,
@@ -113,7 +114,8 @@ impl<DB: Backend> Store<DB> {
             findings.extend(self.transactions(examination.long_transaction).await?);
             let pending = self.pending_by_type(examination.overdue).await?;
             findings.push(leases(&pending, examination.overdue));
-            findings.push(types(&pending, examination));
+            findings.extend(unknown(&pending, examination));
+            findings.push(waiting(&pending, examination));
         }
         Ok(findings)
     }
@@ -132,7 +134,8 @@ impl<DB: Backend> Store<DB> {
             "indexes",
             FindingLevel::Error,
             format!("missing: {}", missing.join(", ")),
-            "make them as the SQL of the migration does: without them claims read the whole table",
+            "run the `CREATE INDEX` statements of these names from the migration's SQL (`outbox migrate \
+             --sql`): without them claims read the whole table",
         ))
     }
 
@@ -218,7 +221,7 @@ fn of_schema(state: &SchemaState) -> Finding {
             SUBJECT,
             FindingLevel::Error,
             format!("the table has version {found}, and this program needs {known}"),
-            "migrate it",
+            "run `outbox migrate`",
         ),
         SchemaState::Newer { found, known } => Finding::bad(
             SUBJECT,
@@ -236,7 +239,7 @@ fn of_schema(state: &SchemaState) -> Finding {
             SUBJECT,
             FindingLevel::Error,
             "the table is missing, or is not an outbox table",
-            "migrate, or name the right table",
+            "run `outbox migrate`, or name the right table with `--table`",
         ),
     }
 }
@@ -255,39 +258,40 @@ fn leases(pending: &[PendingType], overdue: Duration) -> Finding {
     )
 }
 
-/// Types that wait and that nobody handles.
-fn types(pending: &[PendingType], examination: &Examination) -> Finding {
-    const SUBJECT: &str = "event types";
-    let names = |of_types: Vec<&PendingType>| {
-        let named: Vec<String> = of_types
-            .iter()
-            .map(|of_type| format!("{} ({})", of_type.event_type, of_type.pending))
-            .collect();
-        named.join(", ")
-    };
-    if let Some(known) = &examination.types {
-        let unknown: Vec<&PendingType> =
-            pending.iter().filter(|of_type| !known.contains(&of_type.event_type)).collect();
-        if unknown.is_empty() {
-            return Finding::ok(SUBJECT, "every pending type is known");
-        }
-        let what = format!("pending and unknown: {}", names(unknown));
-        let remedy = "deploy a program that listens to them, or keep the old one beside this one";
-        return Finding::bad(SUBJECT, FindingLevel::Error, what, remedy);
+const TYPES: &str = "event types";
+
+fn names(of_types: &[&PendingType]) -> String {
+    let named = |of_type: &&PendingType| format!("{} ({})", of_type.event_type, of_type.pending);
+    of_types.iter().map(named).collect::<Vec<_>>().join(", ")
+}
+
+/// Types that are pending and that the deploy does not know.
+fn unknown(pending: &[PendingType], examination: &Examination) -> Option<Finding> {
+    let known = examination.types.as_ref()?;
+    let unknown: Vec<&PendingType> =
+        pending.iter().filter(|of_type| !known.contains(&of_type.event_type)).collect();
+    if unknown.is_empty() {
+        return Some(Finding::ok(TYPES, "every pending type is known"));
     }
-    let waiting: Vec<&PendingType> =
-        pending.iter().filter(|of_type| of_type.overdue > 0 && of_type.locked == 0).collect();
+    let what = format!("pending and unknown: {}", names(&unknown));
+    let remedy = "deploy a program that listens to them, or keep the old one beside this one";
+    Some(Finding::bad(TYPES, FindingLevel::Error, what, remedy))
+}
+
+/// Types that wait and that nobody seems to handle.
+fn waiting(pending: &[PendingType], examination: &Examination) -> Finding {
+    let waiting: Vec<&PendingType> = pending
+        .iter()
+        .filter(|of_type| of_type.overdue > of_type.stuck && of_type.locked == 0)
+        .collect();
     if waiting.is_empty() {
-        return Finding::ok(SUBJECT, "every type that is due is being delivered");
+        return Finding::ok(TYPES, "every type that is due is being delivered");
     }
+    let overdue = examination.overdue;
     Finding::bad(
-        SUBJECT,
+        TYPES,
         FindingLevel::Warning,
-        format!(
-            "due for more than {:?} and in nobody's hand: {}",
-            examination.overdue,
-            names(waiting)
-        ),
+        format!("due for more than {overdue:?} and in nobody's hand: {}", names(&waiting)),
         "see that a process with a listener for them runs, and that the listener is not paused",
     )
 }

@@ -60,8 +60,11 @@ const LONGEST: usize = 200;
 pub(crate) fn pattern(error: &str) -> String {
     let mut pattern = String::new();
     let mut rest = error;
+    let mut after_letter = false;
     while let (Some(letter), true) = (rest.chars().next(), pattern.len() < LONGEST) {
-        let quoted = closing(letter).and_then(|closing| {
+        // In `can't` nothing is quoted.
+        let opens = closing(letter).filter(|_| !after_letter);
+        let quoted = opens.and_then(|closing| {
             let inside = &rest[letter.len_utf8()..];
             inside.find(closing).map(|end| (closing, end + letter.len_utf8()))
         });
@@ -75,14 +78,18 @@ pub(crate) fn pattern(error: &str) -> String {
                 // A stop at the end of a sentence is not part of its last word.
                 let word = rest[..end].trim_end_matches(['.', ':', '-']);
                 let varies = word.bytes().any(|byte| byte.is_ascii_digit());
-                pattern.push_str(if varies { "#" } else { word });
-                word.len().max(1)
+                match word {
+                    "" => pattern.push(letter),
+                    word => pattern.push_str(if varies { "#" } else { word }),
+                }
+                word.len().max(letter.len_utf8())
             }
             None => {
                 pattern.push(letter);
                 letter.len_utf8()
             }
         };
+        after_letter = rest[..end].ends_with(char::is_alphanumeric);
         rest = &rest[end..];
     }
     pattern
@@ -113,6 +120,8 @@ mod tests {
             ("no answer from 10.0.0.3:5432 after 30s.", "no answer from # after #."),
             ("`Paid` of 01ARZ3NDEKTSV4RRFFQ69G5FAV: refused", "`…` of #: refused"),
             ("it's broken", "it's broken"),
+            ("can't: it doesn't exist", "can't: it doesn't exist"),
+            ("no 'Ada' here: 'Bob'", "no '…' here: '…'"),
             ("", ""),
             ("été 5", "été #"),
         ] {

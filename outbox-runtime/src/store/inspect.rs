@@ -1,12 +1,13 @@
 //! Rows as people look at them: nothing is claimed, and a payload is read only if it is asked for.
 
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use sqlx::SqlStr;
 
 use super::batch::Arg;
 use super::dialect::Dialect;
-use super::row::{micros, sequences, span, time};
+use super::row::{limit_of_time, sequences, span, time};
 use super::{Backend, Store};
 use crate::Error;
 use crate::event::{AggregateType, Global, Status};
@@ -17,26 +18,26 @@ const DOING: &str = "reading events";
 const WINDOW: u32 = 20_000;
 
 /// In the order in which [`read`] reads them. The first argument says whether payloads are wanted.
-const COLUMNS: &str = "{int:row.sequence}, row.event_id, row.event_type, row.aggregate_type, \
-    row.aggregate_id, row.tenant_id, {int:row.status}, {int:row.attempts}, \
-    {micros:row.available_at}, {micros:row.created_at}, {micros:row.done_at}, row.last_error, \
-    row.locked_by, {micros:row.locked_at}, {int:row.claim_token}, {int:row.takeovers}, \
-    {text:row.headers}, {int:0} + octet_length({text:row.payload}), \
-    CASE WHEN {int:$1} = 1 THEN {text:row.payload} END";
+const COLUMNS: &str = "{int:entry.sequence}, entry.event_id, entry.event_type, entry.aggregate_type, \
+    entry.aggregate_id, entry.tenant_id, {int:entry.status}, {int:entry.attempts}, \
+    {micros:entry.available_at}, {micros:entry.created_at}, {micros:entry.done_at}, entry.last_error, \
+    entry.locked_by, {micros:entry.locked_at}, {int:entry.claim_token}, {int:entry.takeovers}, \
+    {text:entry.headers}, {int:0} + octet_length({text:entry.payload}), \
+    CASE WHEN {int:$1} = 1 THEN {text:entry.payload} END";
 
 /// An argument that is NULL lets every row pass.
 const LIST: &str = "\
-    SELECT {seen} FROM {table} AS row \
+    SELECT {seen} FROM {table} AS entry \
     WHERE event_type = COALESCE($2, event_type) \
         AND COALESCE(aggregate_type, '__GLOBAL__') = COALESCE($3, aggregate_type, '__GLOBAL__') \
         AND COALESCE(aggregate_id, '') = COALESCE($4, aggregate_id, '') \
         AND COALESCE(tenant_id, '') = COALESCE($5, tenant_id, '') \
         AND COALESCE(created_at >= {time:$6}, true) AND COALESCE(created_at < {time:$7}, true) \
-        {scope} AND row.sequence >= $8 AND row.sequence < $9 ORDER BY row.sequence DESC LIMIT $10";
+        {scope} AND entry.sequence >= $8 AND entry.sequence < $9 ORDER BY entry.sequence DESC LIMIT $10";
 
 /// Found through the index of the claims: those that have been due for longest.
 const PENDING: &str = "\
-    AND row.sequence IN (SELECT sequence FROM (SELECT sequence FROM {table} \
+    AND entry.sequence IN (SELECT sequence FROM (SELECT sequence FROM {table} \
         WHERE status IN (0, 2) AND status = {status} ORDER BY available_at LIMIT 100000) AS capped)";
 
 const WINDOW_END: &str = "\
@@ -44,20 +45,21 @@ const WINDOW_END: &str = "\
         ORDER BY sequence DESC LIMIT $2) AS behind";
 
 const FOLLOW: &str = "\
-    SELECT {seen} FROM {table} AS row WHERE row.sequence > $2 ORDER BY row.sequence LIMIT $3";
+    SELECT {seen} FROM {table} AS entry WHERE entry.sequence > $2 ORDER BY entry.sequence LIMIT $3";
 
 const SEQUENCES: &str = "\
     SELECT {int:sequence} FROM {table} WHERE sequence > $1 AND sequence <= $2 \
     ORDER BY sequence DESC LIMIT $3";
 
-const FIND: &str = "SELECT {seen} FROM {table} AS row WHERE row.event_id = $2";
+const FIND: &str = "SELECT {seen} FROM {table} AS entry WHERE entry.event_id = $2";
 
 const DEAD_BY_TYPE: &str = "\
     SELECT event_type, {int:COUNT(*)} FROM (SELECT event_type FROM {table} WHERE status = 3 \
         LIMIT 100000) AS capped GROUP BY event_type ORDER BY COUNT(*) DESC, event_type";
 
 /// One row, whatever its state.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
+#[non_exhaustive]
 pub struct EventRow {
     /// The row.
     pub sequence: i64,
@@ -97,6 +99,20 @@ pub struct EventRow {
     pub payload_bytes: u64,
     /// Its payload, if it was asked for.
     pub payload: Option<String>,
+}
+
+/// Without the payload, and without the values of headers.
+impl fmt::Debug for EventRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventRow")
+            .field("sequence", &self.sequence)
+            .field("event_id", &self.event_id)
+            .field("event_type", &self.event_type)
+            .field("status", &self.status)
+            .field("attempts", &self.attempts)
+            .field("payload_bytes", &self.payload_bytes)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Which events to list; what is not said lets every one pass.
@@ -149,8 +165,8 @@ impl EventQuery {
             self.aggregate_type.as_deref().into(),
             self.aggregate_id.as_deref().into(),
             self.tenant_id.as_deref().into(),
-            self.since.map(micros).into(),
-            self.before.map(micros).into(),
+            self.since.map(limit_of_time).into(),
+            self.before.map(limit_of_time).into(),
             from.into(),
             below.into(),
             i64::from(limit).into(),
@@ -226,6 +242,10 @@ impl<DB: Backend> Store<DB> {
             let (1.., Some(end)) = (left, end) else { return Ok(found) };
             let rows = self.rows(DOING, sql.clone(), query.args(end, below, left)).await?;
             found.extend(seen::<DB>(&rows));
+            if rows.len() >= left as usize {
+                // Some may be unreadable; there are others behind them in this window.
+                return Ok(found);
+            }
             below = end;
         }
     }

@@ -63,6 +63,7 @@ pub use insert::{Inserted, NewRow, Seated};
 pub use inspect::{EventQuery, EventRow};
 pub use look::Look;
 pub use pending::PendingType;
+pub use purge::Aged;
 pub use renew::Renewal;
 pub use row::{Claimed, Undecodable};
 pub use schema::{SchemaError, SchemaState, migrate, migration_sql};

@@ -66,16 +66,16 @@ pub(super) const DIALECT: Dialect = Dialect {
         )) AS new ORDER BY new.place",
     insert_returns: false,
     existing: "\
-        SELECT {int:row.sequence}, row.event_id FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
+        SELECT {int:entry.sequence}, entry.event_id FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
             event_id VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS ours \
-            STRAIGHT_JOIN {table} AS row FORCE INDEX ({index:event_id}) \
-            ON row.event_id = ours.event_id",
+            STRAIGHT_JOIN {table} AS entry FORCE INDEX ({index:event_id}) \
+            ON entry.event_id = ours.event_id",
     // In a transaction's own snapshot, another's row would not be there.
     existing_lock: " LOCK IN SHARE MODE",
     claim: Locking::LockThenUpdate {
         lock: "\
-            SELECT {columns}, {micros:available_at}, row.locked_by \
-            FROM {table} AS row FORCE INDEX ({index:claim}) \
+            SELECT {columns}, {micros:available_at}, entry.locked_by \
+            FROM {table} AS entry FORCE INDEX ({index:claim}) \
             WHERE status = {status} AND available_at <= {now} \
                 AND available_at >= {time:$1} AND ($2 = 0 OR created_at <= {earlier:$3}) {pairs} \
             ORDER BY available_at, sequence LIMIT $4 FOR UPDATE SKIP LOCKED",
@@ -84,78 +84,78 @@ pub(super) const DIALECT: Dialect = Dialect {
                 sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]', \
                 owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[2]', \
                 lease BIGINT PATH '$[3]')) AS ours \
-            STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) ON row.sequence = ours.sequence \
-            SET row.available_at = {later:ours.lease}, row.locked_by = ours.owner, \
-                row.locked_at = {now}, row.claim_token = {next:row.claim_token} \
-            WHERE row.status IN (0, 2) AND row.claim_token = ours.token",
+            STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) ON entry.sequence = ours.sequence \
+            SET entry.available_at = {later:ours.lease}, entry.locked_by = ours.owner, \
+                entry.locked_at = {now}, entry.claim_token = {next:entry.claim_token} \
+            WHERE entry.status IN (0, 2) AND entry.claim_token = ours.token",
     },
     renew: Locking::LockThenUpdate {
         lock: "\
-            SELECT {int:row.sequence} FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
+            SELECT {int:entry.sequence} FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
                 sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]', \
                 owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[2]')) AS ours \
-            STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) \
-                ON row.sequence = ours.sequence \
-            WHERE row.claim_token = ours.token AND row.locked_by = ours.owner \
-                AND row.status IN (0, 2) FOR UPDATE SKIP LOCKED",
+            STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \
+                ON entry.sequence = ours.sequence \
+            WHERE entry.claim_token = ours.token AND entry.locked_by = ours.owner \
+                AND entry.status IN (0, 2) FOR UPDATE SKIP LOCKED",
         update: "\
             UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
                 lease BIGINT PATH '$[1]', takeovers INT PATH '$[2]')) AS ours \
-            STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) ON row.sequence = ours.sequence \
-            SET row.available_at = {later:ours.lease}, \
-                row.takeovers = GREATEST(row.takeovers, ours.takeovers)",
+            STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) ON entry.sequence = ours.sequence \
+            SET entry.available_at = {later:ours.lease}, \
+                entry.takeovers = GREATEST(entry.takeovers, ours.takeovers)",
     },
     finish: "\
         UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
             token BIGINT PATH '$[1]', mark INT PATH '$[2]', attempts INT PATH '$[3]', \
             wait BIGINT PATH '$[4]', error LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]')) AS outcome \
-            STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) \
-            ON row.sequence = outcome.sequence \
-        SET row.available_at = CASE WHEN outcome.mark IN (1, 3) THEN row.available_at \
+            STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \
+            ON entry.sequence = outcome.sequence \
+        SET entry.available_at = CASE WHEN outcome.mark IN (1, 3) THEN entry.available_at \
                 ELSE {later:outcome.wait} END, \
-            row.attempts = COALESCE(outcome.attempts, row.attempts), \
-            row.done_at = CASE WHEN outcome.mark IN (1, 3) THEN {now} ELSE row.done_at END, \
-            row.last_error = COALESCE(outcome.error, row.last_error), \
-            row.takeovers = CASE WHEN outcome.mark = 5 THEN row.takeovers ELSE 0 END, \
-            row.locked_by = NULL, row.locked_at = NULL, \
-            row.status = CASE outcome.mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 4 THEN 2 \
-                ELSE row.status END \
-        WHERE row.claim_token = outcome.token AND row.locked_by = $2 AND row.status IN (0, 2)",
+            entry.attempts = COALESCE(outcome.attempts, entry.attempts), \
+            entry.done_at = CASE WHEN outcome.mark IN (1, 3) THEN {now} ELSE entry.done_at END, \
+            entry.last_error = COALESCE(outcome.error, entry.last_error), \
+            entry.takeovers = CASE WHEN outcome.mark = 5 THEN entry.takeovers ELSE 0 END, \
+            entry.locked_by = NULL, entry.locked_at = NULL, \
+            entry.status = CASE outcome.mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 4 THEN 2 \
+                ELSE entry.status END \
+        WHERE entry.claim_token = outcome.token AND entry.locked_by = $2 AND entry.status IN (0, 2)",
     delete_done: "\
-        DELETE row FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
+        DELETE entry FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
             sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]')) AS outcome \
-            STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) \
-            ON row.sequence = outcome.sequence \
-        WHERE row.claim_token = outcome.token AND row.locked_by = $2 AND row.status IN (0, 2)",
+            STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \
+            ON entry.sequence = outcome.sequence \
+        WHERE entry.claim_token = outcome.token AND entry.locked_by = $2 AND entry.status IN (0, 2)",
     states: "\
-        SELECT {int:row.sequence}, {int:row.claim_token}, row.locked_by \
+        SELECT {int:entry.sequence}, {int:entry.claim_token}, entry.locked_by \
         FROM JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \
-            STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) \
-            ON row.sequence = ours.sequence",
+            STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \
+            ON entry.sequence = ours.sequence",
     // A DELETE takes no index hint, and without one prefers to sort.
     purge: &[
-        "DELETE row FROM (SELECT sequence FROM {table} FORCE INDEX ({index:purge}) \
+        "DELETE entry FROM (SELECT sequence FROM {table} FORCE INDEX ({index:purge}) \
             WHERE status = {status} AND done_at < {earlier:$1} LIMIT $2) AS old \
-            STRAIGHT_JOIN {table} AS row ON row.sequence = old.sequence \
-            WHERE row.status = {status}",
-        "DELETE row FROM (SELECT sequence FROM {table} FORCE INDEX ({index:purge}) \
+            STRAIGHT_JOIN {table} AS entry ON entry.sequence = old.sequence \
+            WHERE entry.status = {status}",
+        "DELETE entry FROM (SELECT sequence FROM {table} FORCE INDEX ({index:purge}) \
             WHERE status = {status} AND done_at IS NULL AND created_at < {earlier:$1} LIMIT $2) AS old \
-            STRAIGHT_JOIN {table} AS row ON row.sequence = old.sequence \
-            WHERE row.status = {status}",
+            STRAIGHT_JOIN {table} AS entry ON entry.sequence = old.sequence \
+            WHERE entry.status = {status}",
     ],
     replay_all: "\
         UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \
-            STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) \
-            ON row.sequence = ours.sequence \
-        SET row.attempts = 0, row.takeovers = 0, row.available_at = {now}, row.done_at = NULL, \
-            row.last_error = NULL, row.locked_by = NULL, row.locked_at = NULL, \
-            row.claim_token = {next:row.claim_token}, row.status = 0 \
-        WHERE row.status = 3",
+            STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \
+            ON entry.sequence = ours.sequence \
+        SET entry.attempts = 0, entry.takeovers = 0, entry.available_at = {now}, entry.done_at = NULL, \
+            entry.last_error = NULL, entry.locked_by = NULL, entry.locked_at = NULL, \
+            entry.claim_token = {next:entry.claim_token}, entry.status = 0 \
+        WHERE entry.status = 3",
     discard: "\
-        DELETE row FROM JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \
-            STRAIGHT_JOIN {table} AS row FORCE INDEX (PRIMARY) \
-            ON row.sequence = ours.sequence \
-        WHERE row.status = 3",
+        DELETE entry FROM JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \
+            STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \
+            ON entry.sequence = ours.sequence \
+        WHERE entry.status = 3",
     pairs: "AND (COALESCE(aggregate_type, '__GLOBAL__'), event_type) IN ({each})",
     pair: "($1, $1)",
     pairs_one_by_one: true,
@@ -181,9 +181,11 @@ pub(super) const DIALECT: Dialect = Dialect {
         SELECT DISTINCT index_name FROM information_schema.statistics WHERE table_name = '{bare}' \
             AND table_schema = COALESCE(NULLIF('{bare_schema}', ''), DATABASE())",
     transactions: Some(
-        "SELECT {int:COUNT(*)}, {int:TIMESTAMPDIFF(MICROSECOND, MIN(trx_started), NOW(6))} \
-         FROM information_schema.innodb_trx \
-         WHERE trx_started < TIMESTAMPADD(MICROSECOND, -$1, NOW(6))",
+        // Of all times this one is in the server's own time zone.
+        "SELECT {int:COUNT(*)}, {int:TIMESTAMPDIFF(MICROSECOND, MIN(trx_started), \
+            CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', 'SYSTEM'))} \
+         FROM information_schema.innodb_trx WHERE trx_started < \
+            TIMESTAMPADD(MICROSECOND, -$1, CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', 'SYSTEM'))",
     ),
     // Without the right, the question itself fails.
     transactions_visible: "SELECT 1",

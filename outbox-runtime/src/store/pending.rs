@@ -9,9 +9,11 @@ use super::row::span;
 use super::{Backend, Store};
 use crate::Error;
 
+const DOING: &str = "counting pending events";
+
 /// The age is what is asked about: rows that have been due for longer are overdue.
 const BY_TYPE: &str = "\
-    SELECT event_type, {int:COUNT(*)}, {int:COUNT(locked_by)}, {int:SUM(overdue)}, \
+    SELECT event_type, {int:COUNT(*)}, {int:SUM(overdue)}, \
         {int:SUM(CASE WHEN locked_by IS NULL THEN 0 ELSE overdue END)}, \
         {micros:{now}} - {micros:MIN(COALESCE(locked_at, available_at))} \
     FROM (SELECT event_type, locked_by, locked_at, available_at, \
@@ -19,14 +21,22 @@ const BY_TYPE: &str = "\
         WHERE status IN (0, 2) AND status = {status} ORDER BY available_at LIMIT 100000) AS capped \
     GROUP BY event_type";
 
+/// What is in hand is due later than all that waits, so it is counted from there on.
+const HELD: &str = "\
+    SELECT event_type, {int:COUNT(locked_by)} FROM (SELECT event_type, locked_by FROM {table} \
+        WHERE status IN (0, 2) AND status = {status} AND available_at > {now} \
+        ORDER BY available_at LIMIT 100000) AS held \
+    GROUP BY event_type";
+
 /// The pending events of one type.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct PendingType {
     /// The type.
     pub event_type: String,
     /// How many there are, in hand or not.
     pub pending: u64,
-    /// How many of them are in somebody's hand.
+    /// How many of them are in somebody's hand, under a lease that has not ended.
     pub locked: u64,
     /// How many have been due for longer than was asked about.
     pub overdue: u64,
@@ -36,8 +46,9 @@ pub struct PendingType {
     pub oldest: Duration,
 }
 
-pub(super) fn sql(render: impl Fn(&str) -> SqlStr) -> [SqlStr; 2] {
-    ["0", "2"].map(|status| render(&BY_TYPE.replace("{status}", status)))
+/// The statements of this file, for what is new and what is retried.
+pub(super) fn sql(render: impl Fn(&str) -> SqlStr) -> [[SqlStr; 2]; 2] {
+    ["0", "2"].map(|status| [BY_TYPE, HELD].map(|sql| render(&sql.replace("{status}", status))))
 }
 
 impl<DB: Backend> Store<DB> {
@@ -48,22 +59,31 @@ impl<DB: Backend> Store<DB> {
     /// If the database fails.
     pub async fn pending_by_type(&self, overdue: Duration) -> Result<Vec<PendingType>, Error> {
         let mut types: BTreeMap<String, PendingType> = BTreeMap::new();
-        for sql in &self.sql.pending_by_type {
+        for [by_type, held] in &self.sql.pending_by_type {
             let args = vec![span(overdue).into()];
-            for row in self.rows("counting pending events", sql.clone(), args).await? {
+            for row in self.rows(DOING, by_type.clone(), args).await? {
                 let Some(event_type) = DB::text(&row, 0).ok().flatten() else { continue };
                 let number = |column| DB::int(&row, column).ok().flatten().unwrap_or_default();
                 let count = |column| number(column).unsigned_abs();
-                let age = Duration::from_micros(u64::try_from(number(5)).unwrap_or_default());
+                let age = Duration::from_micros(u64::try_from(number(4)).unwrap_or_default());
                 let entry = types.entry(event_type.clone()).or_default();
                 *entry = PendingType {
                     event_type,
                     pending: entry.pending + count(1),
-                    locked: entry.locked + count(2),
-                    overdue: entry.overdue + count(3),
-                    stuck: entry.stuck + count(4),
+                    overdue: entry.overdue + count(2),
+                    stuck: entry.stuck + count(3),
                     oldest: entry.oldest.max(age),
+                    locked: entry.locked,
                 };
+            }
+            for row in self.rows(DOING, held.clone(), vec![]).await? {
+                let Some(event_type) = DB::text(&row, 0).ok().flatten() else { continue };
+                let count = DB::int(&row, 1).ok().flatten().unwrap_or_default().unsigned_abs();
+                let entry = types.entry(event_type.clone()).or_default();
+                entry.event_type = event_type;
+                entry.locked += count;
+                // Beyond the 100,000 that wait, it was not counted with them.
+                entry.pending = entry.pending.max(entry.locked);
             }
         }
         Ok(types.into_values().collect())

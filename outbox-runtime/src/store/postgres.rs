@@ -105,40 +105,40 @@ pub(super) const DIALECT: Dialect = Dialect {
             WHERE status IN (0, 2) AND status = {status} AND available_at <= {now} \
                 AND available_at >= {time:$1} AND ($2::bigint = 0 OR created_at <= {earlier:$3}) {pairs} \
             ORDER BY available_at, sequence LIMIT $4 FOR UPDATE SKIP LOCKED) \
-        UPDATE {table} AS row SET available_at = {later:$5}, locked_by = $6, locked_at = {now}, \
-            claim_token = {next:row.claim_token} \
-        FROM due WHERE row.sequence = due.sequence \
+        UPDATE {table} AS entry SET available_at = {later:$5}, locked_by = $6, locked_at = {now}, \
+            claim_token = {next:entry.claim_token} \
+        FROM due WHERE entry.sequence = due.sequence \
         RETURNING {columns}, {micros:due.available_at}, due.locked_by::text",
     ),
     renew: Locking::AtOnce(
         "WITH held AS MATERIALIZED ( \
-            SELECT row.sequence, ours.takeovers FROM {table} AS row \
+            SELECT entry.sequence, ours.takeovers FROM {table} AS entry \
             JOIN unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS ours(sequence, token, takeovers) \
-                ON row.sequence = ours.sequence AND row.claim_token = ours.token \
-            WHERE row.locked_by = $4 AND row.status IN (0, 2) FOR UPDATE OF row SKIP LOCKED) \
-        UPDATE {table} AS row SET available_at = {later:$5}, \
-            takeovers = GREATEST(row.takeovers, held.takeovers) \
-        FROM held WHERE row.sequence = held.sequence RETURNING row.sequence",
+                ON entry.sequence = ours.sequence AND entry.claim_token = ours.token \
+            WHERE entry.locked_by = $4 AND entry.status IN (0, 2) FOR UPDATE OF entry SKIP LOCKED) \
+        UPDATE {table} AS entry SET available_at = {later:$5}, \
+            takeovers = GREATEST(entry.takeovers, held.takeovers) \
+        FROM held WHERE entry.sequence = held.sequence RETURNING entry.sequence",
     ),
     finish: "\
-        UPDATE {table} AS row SET \
+        UPDATE {table} AS entry SET \
             status = CASE mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 4 THEN 2 \
-                ELSE row.status END, \
-            attempts = COALESCE(outcome.attempts, row.attempts), \
-            available_at = CASE WHEN mark IN (1, 3) THEN row.available_at ELSE {later:wait} END, \
-            done_at = CASE WHEN mark IN (1, 3) THEN {now} ELSE row.done_at END, \
-            last_error = COALESCE(error, row.last_error), \
-            takeovers = CASE WHEN mark = 5 THEN row.takeovers ELSE 0 END, \
+                ELSE entry.status END, \
+            attempts = COALESCE(outcome.attempts, entry.attempts), \
+            available_at = CASE WHEN mark IN (1, 3) THEN entry.available_at ELSE {later:wait} END, \
+            done_at = CASE WHEN mark IN (1, 3) THEN {now} ELSE entry.done_at END, \
+            last_error = COALESCE(error, entry.last_error), \
+            takeovers = CASE WHEN mark = 5 THEN entry.takeovers ELSE 0 END, \
             locked_by = NULL, locked_at = NULL \
         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[]) \
             AS outcome(sequence, token, mark, attempts, wait, error) \
-        WHERE row.sequence = outcome.sequence AND row.claim_token = outcome.token \
-            AND row.locked_by = $7 AND row.status IN (0, 2)",
+        WHERE entry.sequence = outcome.sequence AND entry.claim_token = outcome.token \
+            AND entry.locked_by = $7 AND entry.status IN (0, 2)",
     delete_done: "\
-        DELETE FROM {table} AS row \
+        DELETE FROM {table} AS entry \
         USING unnest($1::bigint[], $2::bigint[]) AS outcome(sequence, token) \
-        WHERE row.sequence = outcome.sequence AND row.claim_token = outcome.token \
-            AND row.locked_by = $3 AND row.status IN (0, 2)",
+        WHERE entry.sequence = outcome.sequence AND entry.claim_token = outcome.token \
+            AND entry.locked_by = $3 AND entry.status IN (0, 2)",
     states: "\
         SELECT sequence, claim_token, locked_by::text FROM {table} \
         WHERE sequence = ANY($1::bigint[])",
@@ -189,7 +189,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     transactions: Some(
         "SELECT {int:COUNT(*)}, {int:extract(epoch from {now} - MIN(xact_start)) * 1000000} \
          FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() \
-            AND xact_start < {earlier:$1}",
+            AND backend_type = 'client backend' AND xact_start < {earlier:$1}",
     ),
     transactions_visible: "SELECT pg_has_role('pg_read_all_stats', 'USAGE')::int::bigint",
     checks: &[

@@ -6,6 +6,16 @@ use super::row::span;
 use super::{Backend, Store};
 use crate::Error;
 
+/// What was deleted by age.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Aged {
+    /// How many events.
+    pub deleted: u64,
+    /// The last row that was looked at; `None` if there was none.
+    pub until: Option<i64>,
+}
+
 impl<DB: Backend> Store<DB> {
     /// Deletes a batch of events that were done longer ago than this; gives how many.
     ///
@@ -23,21 +33,20 @@ impl<DB: Backend> Store<DB> {
         self.purge_terminal(&self.sql.purge_dead, age, batch).await
     }
 
-    /// Deletes events of any status among the oldest rows that happened longer ago than this; gives
-    /// how many. For an append-only table that another system reads.
+    /// Deletes events of any status among the next rows after a sequence that happened longer ago than
+    /// this. For an append-only table that another system reads.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn purge_any(&self, age: Duration, batch: u32) -> Result<u64, Error> {
+    pub async fn purge_any(&self, age: Duration, after: i64, batch: u32) -> Result<Aged, Error> {
         let doing = "purging events by age";
-        let args = vec![i64::from(batch).into()];
-        match self.number(doing, self.sql.oldest.clone(), args).await? {
-            Some(end) => {
-                let args = || vec![end.into(), span(age).into()];
-                self.change(doing, &self.sql.purge_any, args).await
-            }
-            None => Ok(0),
-        }
+        let args = vec![after.into(), i64::from(batch).into()];
+        let Some(until) = self.number(doing, self.sql.oldest.clone(), args).await? else {
+            return Ok(Aged { deleted: 0, until: None });
+        };
+        let args = || vec![after.into(), until.into(), span(age).into()];
+        let deleted = self.change(doing, &self.sql.purge_any, args).await?;
+        Ok(Aged { deleted, until: Some(until) })
     }
 
     async fn purge_terminal(

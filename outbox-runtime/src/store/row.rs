@@ -110,6 +110,14 @@ pub(super) fn micros(time: SystemTime) -> i64 {
     }
 }
 
+/// A time to compare with, as microseconds since 1970. What some database cannot store is as good as the
+/// nearest that all can: it would be NULL there, and let every row pass.
+pub(super) fn limit_of_time(time: SystemTime) -> i64 {
+    const YEAR_1000: i64 = -30_610_224_000_000_000;
+    const YEAR_9999: i64 = 253_370_764_800_000_000;
+    micros(time).clamp(YEAR_1000, YEAR_9999)
+}
+
 /// A delay as microseconds, cut to a hundred years: no database can add much more.
 pub(super) fn span(duration: Duration) -> i64 {
     const LONGEST: i64 = 100 * 366 * 24 * 60 * 60 * 1_000_000;

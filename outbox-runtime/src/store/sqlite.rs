@@ -77,42 +77,42 @@ pub(super) const DIALECT: Dialect = Dialect {
     existing_lock: "",
     claim: Locking::LockThenUpdate {
         lock: "\
-            SELECT {columns}, available_at, row.locked_by FROM {table} AS row \
+            SELECT {columns}, available_at, entry.locked_by FROM {table} AS entry \
             WHERE status IN (0, 2) AND status = {status} AND available_at <= {now} \
                 AND available_at >= $1 AND ($2 = 0 OR created_at <= {earlier:$3}) \
                 AND typeof(claim_token) = 'integer' {pairs} \
             ORDER BY available_at, sequence LIMIT $4",
         update: "\
-            UPDATE {table} AS row SET available_at = {now} + ours.lease, locked_by = ours.owner, \
-                locked_at = {now}, claim_token = {next:row.claim_token} \
+            UPDATE {table} AS entry SET available_at = {now} + ours.lease, locked_by = ours.owner, \
+                locked_at = {now}, claim_token = {next:entry.claim_token} \
             FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS owner, \
                 value ->> 3 AS lease FROM json_each($1)) AS ours \
-            WHERE row.sequence = ours.sequence AND row.claim_token = ours.token \
-                AND +row.status IN (0, 2)",
+            WHERE entry.sequence = ours.sequence AND entry.claim_token = ours.token \
+                AND +entry.status IN (0, 2)",
     },
     renew: Locking::AtOnce(
-        "UPDATE {table} AS row SET available_at = {now} + ours.lease, \
-            takeovers = MAX(row.takeovers, ours.takeovers) \
+        "UPDATE {table} AS entry SET available_at = {now} + ours.lease, \
+            takeovers = MAX(entry.takeovers, ours.takeovers) \
         FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS owner, \
             value ->> 3 AS lease, value ->> 4 AS takeovers FROM json_each($1)) AS ours \
-        WHERE row.sequence = ours.sequence AND row.claim_token = ours.token \
-            AND row.locked_by = ours.owner AND +row.status IN (0, 2) RETURNING sequence",
+        WHERE entry.sequence = ours.sequence AND entry.claim_token = ours.token \
+            AND entry.locked_by = ours.owner AND +entry.status IN (0, 2) RETURNING sequence",
     ),
     finish: "\
-        UPDATE {table} AS row SET \
+        UPDATE {table} AS entry SET \
             status = CASE mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 4 THEN 2 \
-                ELSE row.status END, \
-            attempts = COALESCE(outcome.attempts, row.attempts), \
-            available_at = CASE WHEN mark IN (1, 3) THEN row.available_at ELSE {now} + wait END, \
-            done_at = CASE WHEN mark IN (1, 3) THEN {now} ELSE row.done_at END, \
-            last_error = COALESCE(error, row.last_error), \
-            takeovers = CASE WHEN mark = 5 THEN row.takeovers ELSE 0 END, \
+                ELSE entry.status END, \
+            attempts = COALESCE(outcome.attempts, entry.attempts), \
+            available_at = CASE WHEN mark IN (1, 3) THEN entry.available_at ELSE {now} + wait END, \
+            done_at = CASE WHEN mark IN (1, 3) THEN {now} ELSE entry.done_at END, \
+            last_error = COALESCE(error, entry.last_error), \
+            takeovers = CASE WHEN mark = 5 THEN entry.takeovers ELSE 0 END, \
             locked_by = NULL, locked_at = NULL \
         FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS mark, \
             value ->> 3 AS attempts, value ->> 4 AS wait, value ->> 5 AS error \
             FROM json_each($1)) AS outcome \
-        WHERE row.sequence = outcome.sequence AND row.claim_token = outcome.token \
-            AND row.locked_by = $2 AND +row.status IN (0, 2)",
+        WHERE entry.sequence = outcome.sequence AND entry.claim_token = outcome.token \
+            AND entry.locked_by = $2 AND +entry.status IN (0, 2)",
     delete_done: "\
         DELETE FROM {table} WHERE +status IN (0, 2) AND (sequence, claim_token) IN ( \
             SELECT value ->> 0, value ->> 1 FROM json_each($1)) AND locked_by = $2",
@@ -143,7 +143,9 @@ pub(super) const DIALECT: Dialect = Dialect {
     ],
     notify: None,
     estimate_by_name: false,
-    estimate: "SELECT max(sequence) FROM {table}",
+    // Old rows are deleted first. Each is answered from the end of the key.
+    estimate: "\
+        SELECT (SELECT MAX(sequence) FROM {table}) - (SELECT MIN(sequence) FROM {table}) + 1",
     ended: "\
         SELECT COUNT(*) FROM (SELECT 1 FROM {table} WHERE status IN (1, 3) AND status = {status} \
             AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000)",

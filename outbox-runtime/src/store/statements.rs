@@ -6,9 +6,9 @@ use super::dialect::{Dialect, Locking};
 use super::{Table, examine, inspect, pending, schema};
 
 /// The columns of a row in hand, in the order in which [`row`](super::row) reads them.
-const COLUMNS: &str = "{int:row.sequence}, row.event_id, row.event_type, row.aggregate_type, \
-    row.aggregate_id, row.tenant_id, {text:row.payload}, {text:row.headers}, {int:row.status}, \
-    {int:row.attempts}, {micros:row.created_at}, {int:row.claim_token}, {int:row.takeovers}";
+const COLUMNS: &str = "{int:entry.sequence}, entry.event_id, entry.event_type, entry.aggregate_type, \
+    entry.aggregate_id, entry.tenant_id, {text:entry.payload}, {text:entry.headers}, {int:entry.status}, \
+    {int:entry.attempts}, {micros:entry.created_at}, {int:entry.claim_token}, {int:entry.takeovers}";
 
 const CLAIM_ONE: &str = "\
     UPDATE {table} SET available_at = {later:$1}, locked_by = $2, locked_at = {now}, claim_token = 1 \
@@ -24,11 +24,11 @@ const DEAD_FILTER: &str = "\
     AND COALESCE(created_at >= {time:$5}, true) AND COALESCE(created_at < {time:$6}, true)";
 
 const DEAD_QUERY: &str = "\
-    SELECT {columns}, row.last_error, {micros:row.done_at} FROM {table} AS row \
-    WHERE {filter} AND row.sequence > $7 ORDER BY row.sequence LIMIT $8";
+    SELECT {columns}, entry.last_error, {micros:entry.done_at} FROM {table} AS entry \
+    WHERE {filter} AND entry.sequence > $7 ORDER BY entry.sequence LIMIT $8";
 
 const DEAD_ONE: &str = "\
-    SELECT {columns}, row.last_error, {micros:row.done_at} FROM {table} AS row \
+    SELECT {columns}, entry.last_error, {micros:entry.done_at} FROM {table} AS entry \
     WHERE event_id = $1 AND status = 3";
 
 const DEAD_COUNT: &str = "SELECT {int:COUNT(*)} FROM {table} WHERE {filter}";
@@ -39,21 +39,25 @@ const DEAD_COUNT_CAPPED: &str = "\
 
 const DEAD_KEYS: &str = "\
     SELECT {int:sequence}, event_id, event_type, last_error, {micros:done_at} FROM {table} \
-    WHERE {filter} AND sequence > $7 AND sequence <= $8 ORDER BY sequence LIMIT $9";
-
-const LAST_SEQUENCE: &str = "SELECT {int:MAX(sequence)} FROM {table}";
+    WHERE {filter} AND sequence > $7 AND COALESCE(done_at <= {time:$8}, true) \
+    ORDER BY sequence LIMIT $9";
 
 const STATUS_OF: &str = "SELECT {int:sequence}, {int:status} FROM {table} WHERE event_id = $1";
 
-/// The end of the oldest rows; a batch deletes among them.
+/// The end of the next rows; a batch deletes among them.
 const OLDEST: &str = "\
-    SELECT {int:MAX(sequence)} FROM (SELECT sequence FROM {table} ORDER BY sequence LIMIT $1) AS oldest";
+    SELECT {int:MAX(sequence)} FROM (SELECT sequence FROM {table} WHERE sequence > $1 \
+        ORDER BY sequence LIMIT $2) AS oldest";
 
 const PURGE_ANY: &str = "\
-    DELETE FROM {table} WHERE sequence <= $1 AND created_at < {earlier:$2}";
+    DELETE FROM {table} WHERE sequence > $1 AND sequence <= $2 AND created_at < {earlier:$3}";
 
+/// What is in hand is due later than all that waits, so it is counted from there on.
 const PENDING: &str = "\
-    SELECT {int:COUNT(*)}, {int:COUNT(locked_by)}, \
+    SELECT {int:COUNT(*)}, \
+        (SELECT {int:COUNT(locked_by)} FROM (SELECT locked_by FROM {table} \
+            WHERE status IN (0, 2) AND status = {status} AND available_at > {now} \
+            ORDER BY available_at LIMIT 100000) AS held), \
         {micros:{now}} - {micros:MIN(COALESCE(locked_at, available_at))} \
     FROM (SELECT locked_by, locked_at, available_at FROM {table} \
         WHERE status IN (0, 2) AND status = {status} ORDER BY available_at LIMIT 100000) AS capped";
@@ -81,8 +85,8 @@ const LOOK: &str = "\
 /// For tests, which have small tables.
 #[cfg(feature = "testing")]
 const EVERYTHING: &str = "\
-    SELECT {columns}, {int:CASE WHEN row.available_at <= {now} THEN 1 ELSE 0 END} \
-    FROM {table} AS row ORDER BY row.sequence";
+    SELECT {columns}, {int:CASE WHEN entry.available_at <= {now} THEN 1 ELSE 0 END} \
+    FROM {table} AS entry ORDER BY entry.sequence";
 
 /// The statements of one table.
 #[derive(Debug)]
@@ -108,7 +112,6 @@ pub(super) struct Statements {
     pub(super) dead_count_capped: SqlStr,
     pub(super) dead_keys: SqlStr,
     pub(super) status_of: SqlStr,
-    pub(super) last_sequence: SqlStr,
     pub(super) replay: SqlStr,
     pub(super) discard: SqlStr,
     pub(super) purge_done: Vec<SqlStr>,
@@ -123,7 +126,7 @@ pub(super) struct Statements {
     pub(super) look: SqlStr,
     pub(super) now: SqlStr,
     pub(super) inspect: inspect::Sql,
-    pub(super) pending_by_type: [SqlStr; 2],
+    pub(super) pending_by_type: [[SqlStr; 2]; 2],
     pub(super) examine: examine::Sql,
     #[cfg(feature = "testing")]
     pub(super) everything: SqlStr,
@@ -176,7 +179,6 @@ impl Statements {
             dead_count_capped: sql(DEAD_COUNT_CAPPED),
             dead_keys: sql(DEAD_KEYS),
             status_of: sql(STATUS_OF),
-            last_sequence: sql(LAST_SEQUENCE),
             replay: sql(dialect.replay_all),
             discard: sql(dialect.discard),
             purge_done: purge("1", "ORDER BY COALESCE(done_at, created_at)"),

@@ -84,7 +84,7 @@ impl<DB: Backend> Store<DB> {
             ("dead query", self.sql.dead_query.clone(), dead(&[0, 100])),
             ("dead count", self.sql.dead_count.clone(), dead(&[])),
             ("dead gauge", self.sql.dead_count_capped.clone(), vec![]),
-            ("dead keys", self.sql.dead_keys.clone(), dead(&[0, 1_000_000, 100])),
+            ("dead keys", self.sql.dead_keys.clone(), dead(&[0, 4_000_000_000_000_000, 100])),
         ];
         let purges = self.sql.purge_done.iter().chain(&self.sql.purge_dead);
         bounded.extend(purges.map(|sql| ("purge", sql.clone(), age())));

@@ -43,7 +43,8 @@ struct Document<'a> {
 pub(super) struct Cause<'a> {
     count: u64,
     event_type: &'a str,
-    cause: String,
+    /// None for what is left beyond the most frequent causes.
+    cause: Option<String>,
     error: &'a str,
     first_at: Option<String>,
     last_at: Option<String>,
@@ -54,7 +55,7 @@ impl<'a> Cause<'a> {
         Self {
             count: group.count,
             event_type: &group.event_type,
-            cause: group.fingerprint.to_string(),
+            cause: group.fingerprint.map(|cause| cause.to_string()),
             error: &group.error,
             first_at: group.first_at.map(exact),
             last_at: group.last_at.map(exact),
@@ -148,7 +149,7 @@ pub(super) fn causes(groups: &[DeadGroup], now: SystemTime) -> String {
         columns.row([
             group.count.to_string().into(),
             (&group.event_type).into(),
-            group.fingerprint.to_string().into(),
+            group.fingerprint.map_or_else(|| "-".to_owned(), |cause| cause.to_string()).into(),
             at(group.last_at, now).into(),
             short(&group.error, MOST).into(),
         ]);
