@@ -48,7 +48,7 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: Doctor) -> Res
 }
 
 fn entry(finding: &Finding) -> Entry<'_> {
-    let Finding { subject, level, what, remedy } = finding;
+    let Finding { subject, level, what, remedy, .. } = finding;
     Entry { subject, level: name(*level).0, what, remedy }
 }
 
@@ -63,7 +63,7 @@ fn name(level: FindingLevel) -> (&'static str, Style) {
 
 fn text(findings: &[Finding], errors: usize, warnings: usize) -> String {
     let mut columns = Columns::plain();
-    for Finding { subject, level, what, remedy } in findings {
+    for Finding { subject, level, what, remedy, .. } in findings {
         let (name, style) = name(*level);
         columns.row([Cell::styled(name, style), (*subject).into(), what.into()]);
         if !remedy.is_empty() {

@@ -14,8 +14,8 @@ pub(super) struct Walk<DB: Backend> {
     filter: DeadFilter,
     page: u32,
     after: i64,
-    /// `None` when all is seen.
-    until: Option<SystemTime>,
+    /// When it began; `None` when all is seen.
+    begun: Option<SystemTime>,
 }
 
 impl<DB: Backend> Walk<DB> {
@@ -24,15 +24,15 @@ impl<DB: Backend> Walk<DB> {
         filter: &DeadFilter,
         page: u32,
     ) -> Result<Self, Error> {
-        let until = Some(store.now().await?);
+        let begun = Some(store.now().await?);
         let (store, filter) = (store.clone(), filter.clone());
-        Ok(Self { store, filter, page: page.max(1), after: 0, until })
+        Ok(Self { store, filter, page: page.max(1), after: 0, begun })
     }
 
     /// Those that follow; never an empty page. It can be called again after an error.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<DeadKey>>, Error> {
-        while let Some(until) = self.until {
-            let mut page = self.store.dead_keys(&self.filter, self.after, until, self.page).await?;
+        while let Some(begun) = self.begun {
+            let mut page = self.store.dead_keys(&self.filter, self.after, begun, self.page).await?;
             let Some(last) = page.last() else { break };
             self.after = last.sequence;
             page.retain(|key| self.filter.names_error(key.last_error.as_deref()));
@@ -40,7 +40,7 @@ impl<DB: Backend> Walk<DB> {
                 return Ok(Some(page));
             }
         }
-        self.until = None;
+        self.begun = None;
         Ok(None)
     }
 

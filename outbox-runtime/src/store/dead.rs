@@ -123,15 +123,15 @@ impl<DB: Backend> Store<DB> {
         }))
     }
 
-    /// Dead events after a sequence that died until a time, oldest first.
+    /// Dead events after a sequence, oldest first, but for those that have died since a time.
     pub(crate) async fn dead_keys(
         &self,
         filter: &DeadFilter,
         after: i64,
-        until: SystemTime,
+        since: SystemTime,
         limit: u32,
     ) -> Result<Vec<DeadKey>, Error> {
-        let args = filter.and(&[after, micros(until), limit.into()]);
+        let args = filter.and(&[after, micros(since), limit.into()]);
         let rows = self.rows("looking for dead events", self.sql.dead_keys.clone(), args).await?;
         let text = |row, column| DB::text(row, column).ok().flatten();
         Ok(rows

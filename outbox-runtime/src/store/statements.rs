@@ -37,9 +37,10 @@ const DEAD_COUNT: &str = "SELECT {int:COUNT(*)} FROM {table} WHERE {filter}";
 const DEAD_COUNT_CAPPED: &str = "\
     SELECT {int:COUNT(*)} FROM (SELECT 1 AS one FROM {table} WHERE status = 3 LIMIT 100000) AS capped";
 
+/// Without those that have died between a time and now.
 const DEAD_KEYS: &str = "\
     SELECT {int:sequence}, event_id, event_type, last_error, {micros:done_at} FROM {table} \
-    WHERE {filter} AND sequence > $7 AND COALESCE(done_at <= {time:$8}, true) \
+    WHERE {filter} AND sequence > $7 AND COALESCE(done_at <= {time:$8} OR done_at > {now}, true) \
     ORDER BY sequence LIMIT $9";
 
 const STATUS_OF: &str = "SELECT {int:sequence}, {int:status} FROM {table} WHERE event_id = $1";
