@@ -4,7 +4,7 @@ use outbox_runtime::Error;
 use outbox_runtime::store::{SchemaError, Trouble};
 
 use crate::exit::Exit;
-use crate::output::{BAD, events, note};
+use crate::output::{BAD, events, harmless, note};
 
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Fault {
 
     pub(crate) fn report(&self) {
         if !self.what.is_empty() {
-            note(&format!("{BAD}error{BAD:#}: {}", self.what));
+            note(&format!("{BAD}error{BAD:#}: {}", harmless(&self.what)));
         }
         if !self.remedy.is_empty() {
             note(&format!("  {}", self.remedy));

@@ -23,7 +23,7 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &List) -> Resu
         answer(&columns(&rows, now))?;
         for row in rows.iter().filter(|_| args.payload) {
             let payload = harmless(row.payload.as_deref().unwrap_or_default());
-            answer(&format!("{} {payload}", row.event_id))?;
+            answer(&format!("{} {payload}", harmless(&row.event_id)))?;
         }
     }
     Ok(Exit::Done)
