@@ -39,6 +39,14 @@ impl Fault {
         Self::new(Exit::Done, "", "")
     }
 
+    /// What a command came to, after that was told. If nobody reads it, it came to the same.
+    pub(crate) fn or(told: Result<(), Self>, came_to: Result<Exit, Self>) -> Result<Exit, Self> {
+        match told {
+            Err(fault) if fault.exit != Exit::Done && came_to.is_ok() => Err(fault),
+            _ => came_to,
+        }
+    }
+
     /// What a driver has said about a database at some place.
     pub(crate) fn of_driver(doing: &str, error: &sqlx::Error, place: &str) -> Self {
         Self::failed(format!("{doing}: {}", said(error)), remedy(Trouble::of(error), place))
@@ -52,6 +60,12 @@ impl Fault {
             Error::Schema(SchemaError::Missing { table, source, .. }) => {
                 let what = match trouble {
                     Trouble::NoTable => format!("there is no table `{table}` in {place}"),
+                    Trouble::NoColumn => {
+                        format!(
+                            "table `{table}` in {place} is not an outbox table: {}",
+                            said(source)
+                        )
+                    }
                     _ => format!("table `{table}` in {place} cannot be used: {}", said(source)),
                 };
                 Self::failed(what, remedy(trouble, place))
@@ -107,6 +121,9 @@ fn remedy(trouble: Trouble, place: &str) -> String {
         }
         Trouble::NoTable => {
             "name another one with `--table`, or make it with `outbox migrate`".to_owned()
+        }
+        Trouble::NoColumn => {
+            "name another one with `--table`, or compare it with `outbox migrate --sql`".to_owned()
         }
         Trouble::Rights => {
             "use a user who may, or have the right granted; `outbox migrate --sql` prints what makes \

@@ -31,9 +31,10 @@ pub(crate) fn document(value: &impl Serialize) -> Result<(), Fault> {
     json(serde_json::to_string_pretty(value))
 }
 
-/// Prints one of many documents, on a line of its own.
+/// Prints one of many documents, on a line of its own. A payload may have been written in several: between
+/// its words, as a text in JSON has no line breaks.
 pub(crate) fn line(value: &impl Serialize) -> Result<(), Fault> {
-    json(serde_json::to_string(value))
+    json(serde_json::to_string(value).map(|text| text.replace(['\n', '\r'], " ")))
 }
 
 fn json(text: serde_json::Result<String>) -> Result<(), Fault> {
@@ -77,9 +78,12 @@ pub(crate) fn short(text: &str, most: usize) -> String {
     cut
 }
 
-/// A number that is counted up to 100,000.
+/// How far the runtime counts.
+pub(crate) const CAPPED: u64 = 100_000;
+
+/// A number that is counted so far and no further.
 pub(crate) fn capped(count: u64) -> String {
-    if count >= 100_000 { format!("{count} or more") } else { count.to_string() }
+    if count >= CAPPED { format!("{count} or more") } else { count.to_string() }
 }
 
 /// One and many.

@@ -3,12 +3,12 @@
 /// Scheme, host, port and database.
 pub(crate) fn shown(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once(':') else { return "the URL".to_owned() };
-    let scheme: String = scheme.chars().take_while(|letter| is_plain(*letter)).collect();
-    let rest = rest.trim_start_matches('/');
     if scheme == "sqlite" {
         // There are no passwords in the names of files.
-        return format!("sqlite:{}", url["sqlite:".len()..].split('?').next().unwrap_or_default());
+        return format!("sqlite:{}", rest.split('?').next().unwrap_or_default());
     }
+    let scheme: String = scheme.chars().take_while(|letter| is_plain(*letter)).collect();
+    let rest = rest.trim_start_matches('/');
     let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
     let address = match (before.rsplit_once('@'), query.contains('@')) {
         (Some((_, address)), false) => address,
@@ -49,6 +49,7 @@ mod tests {
             ("sqlite:data/shop.db?mode=rwc", "sqlite:data/shop.db"),
             ("sqlite::memory:", "sqlite::memory:"),
             ("nonsense", "the URL"),
+            ("sqliteé:shop.db", "sqlite://shop.db"),
         ] {
             assert_eq!(shown(url), expected, "{url}");
         }

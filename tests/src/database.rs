@@ -62,7 +62,7 @@ impl TestDatabase for Sqlite {
     const NOW: &'static str = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)";
     const EXPLAIN: &'static str = "EXPLAIN QUERY PLAN ";
     const PLAN_COLUMN: usize = 3;
-    const COSTLY: &'static [&'static str] = &["TEMP B-TREE", "SCAN outbox_event\n", "SCAN row\n"];
+    const COSTLY: &'static [&'static str] = &["TEMP B-TREE", "SCAN outbox_event\n", "SCAN entry\n"];
     const BY_KEY: &'static str = "INTEGER PRIMARY KEY";
     const FILL: &'static str = "WITH RECURSIVE n(i) AS (VALUES ({from}) UNION ALL SELECT i + 1 \
         FROM n WHERE i < {to}) INSERT INTO {table} (event_id, event_type, aggregate_type, payload, \

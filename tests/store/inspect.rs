@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use outbox::{EventEnvelope, Status};
-use outbox_runtime::store::{Completion, EventQuery, Finished, Store};
+use outbox_runtime::store::{Completion, EventQuery, Examination, FindingLevel, Finished, Store};
 use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
 
 use super::claim;
@@ -84,7 +84,7 @@ async fn everything_about_a_row_is_told<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((row.claim_token, row.takeovers, row.locked_by), (1, 0, None));
     assert_eq!((row.payload_bytes, row.payload.as_deref()), (8, Some(r#"{"b": 1}"#)));
     assert_eq!(row.headers.as_deref(), Some(r#"{"k":"v"}"#));
-    assert!(row.done_at.unwrap() >= row.created_at);
+    assert!(row.done_at.unwrap() >= row.created_at.unwrap());
     let row = store.find_event("dead").await.unwrap().unwrap();
     assert_eq!((row.last_error.as_deref(), row.attempts), (Some("never"), 3));
     assert!(store.find_event("nobody").await.unwrap().is_none());
@@ -158,7 +158,40 @@ async fn what_has_ended_is_counted_by_age<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(store.count_old_dead(HOUR).await.unwrap(), 1);
 }
 
+/// MySQL lets no such time in.
+async fn rows_that_no_listener_could_read_are_shown<DB: TestDatabase>(db: Fresh<DB>) {
+    if DB::SHORT_NAME == "mysql" {
+        return;
+    }
+    let store = db.store().await;
+    one_of_each(&db, &store).await;
+    db.run("UPDATE outbox_event SET created_at = 'infinity', available_at = 'infinity'").await;
+    let row = store.find_event("dead").await.unwrap().expect("it is there");
+    assert_eq!((row.created_at, row.available_at), (None, None));
+    assert_eq!((row.status, row.last_error.as_deref()), (Status::Dead, Some("never")));
+    assert_eq!(listed(&store, EventQuery::default()).await.len(), 4);
+}
+
+/// A gate must not say that all is well of what it has not seen.
+#[tokio::test]
+async fn types_behind_a_crowd_are_not_vouched_for() {
+    let db = Fresh::<sqlx::Sqlite>::new().await.expect("SQLite");
+    let store = db.store().await;
+    db.fill("Known", 0, 1, 100_000).await;
+    let types = Some(vec!["Known".to_owned()]);
+    let examination = Examination { types, overdue: 1_000 * HOUR, ..Examination::default() };
+    let levels = async || {
+        let findings = store.examine(&examination).await.unwrap();
+        let of_types = findings.iter().filter(|finding| finding.subject == "event types");
+        of_types.map(|finding| finding.level).max()
+    };
+    assert_eq!(levels().await, Some(FindingLevel::Warning));
+    db.run("DELETE FROM outbox_event WHERE event_id = 'e7'").await;
+    assert_eq!(levels().await, Some(FindingLevel::Ok));
+}
+
 on_every_database!(
+    rows_that_no_listener_could_read_are_shown,
     every_filter_narrows,
     everything_about_a_row_is_told,
     a_rare_event_is_found,

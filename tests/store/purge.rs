@@ -57,8 +57,10 @@ async fn a_row_without_an_end_goes_by_its_creation<DB: TestDatabase>(db: Fresh<D
     rows.age(DAY * 2).await;
     rows.insert_due(&[event("C")]).await;
     db.run(format!("UPDATE {table} SET status = 1, done_at = NULL")).await;
+    assert_eq!(store.count_old_done(DAY).await.unwrap(), 2);
     assert_eq!(store.purge_done(DAY, 100).await.unwrap(), 2);
     assert_eq!(rows.count().await, 1);
+    assert_eq!(store.count_old_done(DAY).await.unwrap(), 0);
 }
 
 /// The INSERT of a program in another language that names the columns it knows.

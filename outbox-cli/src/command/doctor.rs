@@ -33,18 +33,18 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: Doctor) -> Res
         session.store.examine(&examination).await.map_err(|error| session.fault(error))?;
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
     let (errors, warnings) = (count(FindingLevel::Error), count(FindingLevel::Warning));
-    match session.form {
+    let told = match session.form {
         Form::Programs => document(&Report {
             table: session.table().to_string(),
             errors,
             warnings,
             findings: findings.iter().map(entry).collect(),
-        })?,
-        Form::People => answer(&text(&findings, errors, warnings))?,
-    }
+        }),
+        Form::People => answer(&text(&findings, errors, warnings)),
+    };
     let worst = if strict { FindingLevel::Warning } else { FindingLevel::Error };
     let bad = findings.iter().any(|finding| finding.level >= worst);
-    Ok(if bad { Exit::No } else { Exit::Done })
+    Fault::or(told, Ok(if bad { Exit::No } else { Exit::Done }))
 }
 
 fn entry(finding: &Finding) -> Entry<'_> {

@@ -22,8 +22,8 @@ pub(crate) struct Document<'a> {
     tenant_id: Option<&'a str>,
     status: String,
     attempts: u32,
-    available_at: String,
-    created_at: String,
+    available_at: Option<String>,
+    created_at: Option<String>,
     done_at: Option<String>,
     last_error: Option<&'a str>,
     locked_by: Option<&'a str>,
@@ -48,8 +48,8 @@ impl<'a> Document<'a> {
             tenant_id: row.tenant_id.as_deref(),
             status: row.status.to_string(),
             attempts: row.attempts,
-            available_at: exact(row.available_at),
-            created_at: exact(row.created_at),
+            available_at: row.available_at.map(exact),
+            created_at: row.created_at.map(exact),
             done_at: row.done_at.map(exact),
             last_error: row.last_error.as_deref(),
             locked_by: row.locked_by.as_deref(),
@@ -91,20 +91,16 @@ pub(crate) fn style(status: Status) -> Style {
 pub(crate) fn remark(row: &EventRow, now: SystemTime) -> String {
     const MOST: usize = 60;
     let error = row.last_error.as_deref().unwrap_or_default();
+    let is_later = row.available_at.is_none_or(|time| time > now);
+    let due = row.available_at.map_or_else(|| "at no time".to_owned(), |time| from(now, time));
     let text = match (&row.locked_by, row.status) {
-        (Some(owner), Status::New | Status::Retry) if row.available_at > now => {
-            format!("in hand of {owner}")
-        }
-        (Some(owner), Status::New | Status::Retry) => {
-            format!("lease of {owner} ended {}", from(now, row.available_at))
-        }
-        (None, Status::New) if row.available_at > now => {
-            format!("due {}", from(now, row.available_at))
-        }
+        (Some(owner), Status::New | Status::Retry) if is_later => format!("in hand of {owner}"),
+        (Some(owner), Status::New | Status::Retry) => format!("lease of {owner} ended {due}"),
+        (None, Status::New) if is_later => format!("due {due}"),
         (None, Status::Retry) if error.is_empty() => {
-            format!("due {} (postponed by its listener)", from(now, row.available_at))
+            format!("due {due} (postponed by its listener)")
         }
-        (None, Status::Retry) => format!("due {}: {error}", from(now, row.available_at)),
+        (None, Status::Retry) => format!("due {due}: {error}"),
         (_, Status::Dead) => error.to_owned(),
         _ => String::new(),
     };

@@ -1,6 +1,7 @@
 use std::time::SystemTime;
 
-use outbox_runtime::store::{Backend, EventRow};
+use outbox_runtime::event::Status;
+use outbox_runtime::store::{Backend, EventRow, Subscription};
 
 use super::event::{Document, aggregate, remark, style};
 use crate::args::List;
@@ -8,13 +9,20 @@ use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
 use crate::moment::from;
-use crate::output::{Form, answer, document, harmless, note};
+use crate::output::{CAPPED, Form, answer, document, harmless, note};
 use crate::table::{Cell, Columns};
 
 pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &List) -> Result<Exit, Fault> {
     let fault = |error| session.fault(error);
     let now = session.store.now().await.map_err(fault)?;
-    let rows = session.store.list(&args.query(now)).await.map_err(fault)?;
+    let query = args.query(now);
+    let rows = session.store.list(&query).await.map_err(fault)?;
+    if rows.len() < query.limit as usize
+        && matches!(query.status, Some(Status::New | Status::Retry))
+        && session.store.stats(&Subscription::ALL).await.map_err(fault)?.pending >= CAPPED
+    {
+        note("only the 100,000 events that have been due for longest were looked at");
+    }
     if session.form == Form::Programs {
         document(&rows.iter().map(Document::of).collect::<Vec<_>>())?;
     } else if rows.is_empty() {
@@ -40,7 +48,7 @@ fn columns(rows: &[EventRow], now: SystemTime) -> String {
             aggregate(row).into(),
             Cell::styled(row.status.to_string(), style(row.status)),
             row.attempts.to_string().into(),
-            from(now, row.created_at).into(),
+            row.created_at.map(|time| from(now, time)).unwrap_or_default().into(),
             remark(row, now).into(),
         ]);
     }

@@ -38,9 +38,18 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Migrate) -> R
     let table = session.table();
     let state = session.store.schema_state().await.map_err(fault)?;
     let (found, version, to_do) = match &state {
-        // Nothing is known about a table that cannot be looked at.
-        SchemaState::Missing { source } if Trouble::of(source) == Trouble::Rights => {
+        // Nothing is known about a table that cannot be looked at, and one that is something else is not
+        // to be made.
+        SchemaState::Missing { source }
+            if matches!(Trouble::of(source), Trouble::Rights | Trouble::NoColumn) =>
+        {
             return session.store.verify().await.map_err(fault).map(|()| Exit::Done);
+        }
+        SchemaState::Hidden { source } => {
+            return Err(Fault::failed(
+                format!("the version of table `{table}` cannot be read: {source}"),
+                "use a user who may read the table `outbox_schema`",
+            ));
         }
         SchemaState::Missing { .. } => ("missing", None, true),
         SchemaState::Older { found, .. } => ("older", Some(*found), true),
@@ -59,8 +68,8 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Migrate) -> R
     if changed {
         migrate(session.store.pool(), table).await.map_err(fault)?;
     }
-    if session.form == Form::Programs {
-        document(&Report { table: table.to_string(), found, version, to_do, changed })?;
+    let told = if session.form == Form::Programs {
+        document(&Report { table: table.to_string(), found, version, to_do, changed })
     } else {
         answer(&match (found, changed) {
             ("missing", true) => format!("table `{table}` was made"),
@@ -71,7 +80,7 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Migrate) -> R
                 "table `{table}` was made by hand and has every column; `outbox doctor` looks at its indexes"
             ),
             _ => format!("table `{table}` is up to date"),
-        })?;
-    }
-    Ok(if to_do && args.check { Exit::No } else { Exit::Done })
+        })
+    };
+    Fault::or(told, Ok(if to_do && args.check { Exit::No } else { Exit::Done }))
 }

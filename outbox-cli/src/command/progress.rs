@@ -31,6 +31,15 @@ pub(super) fn bar(expected: u64) -> ProgressBar {
     bar
 }
 
+/// The same where nobody knows how much there is.
+pub(super) fn counter() -> ProgressBar {
+    let bar = ProgressBar::no_length();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} {per_sec}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
 /// Goes on to the end.
 pub(super) async fn run(steps: &mut impl Steps, bar: ProgressBar) -> Ending {
     let stop = tokio::signal::ctrl_c();

@@ -9,7 +9,7 @@ use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
 use crate::moment::rough;
-use crate::output::{Form, answer, capped, document, events, note};
+use crate::output::{CAPPED, Form, answer, capped, document, events, note};
 
 #[derive(Serialize)]
 struct Report {
@@ -51,27 +51,35 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Purge) -> Res
     };
     let found = plan(args, &report);
     if args.dry_run || old_done + old_dead == 0 {
-        return tell(session, &report, &found);
+        return tell(session, &report, &found).map(|()| Exit::Done);
     }
     note(&found);
     confirm(&format!("Delete {}?", many(old_done + old_dead)), args.yes)?;
     let purge = PurgeScheduler::new(store.pool().clone(), session.table().clone(), config);
     let purge = purge.map_err(fault)?;
     let mut purging = purge.purging();
-    let ending = progress::run(&mut purging, progress::bar(old_done + old_dead)).await;
+    let bar = match old_done.max(old_dead) {
+        CAPPED.. => progress::counter(),
+        _ => progress::bar(old_done + old_dead),
+    };
+    let ending = progress::run(&mut purging, bar).await;
     let deleted = purging.report();
     (report.deleted_done, report.deleted_dead) = (deleted.done, deleted.dead);
     let text = format!("deleted: {} done, {} dead", deleted.done, deleted.dead);
-    tell(session, &report, &text)?;
-    match ending {
-        Ending::Complete => Ok(Exit::Done),
-        Ending::Failed(error) => Err(fault(error)),
-        Ending::Stopped => Err(Fault::failed("interrupted", "run it again: it goes on from there")),
-    }
+    Fault::or(
+        tell(session, &report, &text),
+        match ending {
+            Ending::Complete => Ok(Exit::Done),
+            Ending::Failed(error) => Err(fault(error)),
+            Ending::Stopped => {
+                Err(Fault::failed("interrupted", "run it again: it goes on from there"))
+            }
+        },
+    )
 }
 
 fn many(count: u64) -> String {
-    if count >= 100_000 { format!("{} events", capped(count)) } else { events(count) }
+    if count >= CAPPED { format!("{} events", capped(count)) } else { events(count) }
 }
 
 fn plan(args: &Purge, report: &Report) -> String {
@@ -84,10 +92,9 @@ fn plan(args: &Purge, report: &Report) -> String {
     }
 }
 
-fn tell<DB: Backend>(session: &Session<DB>, report: &Report, text: &str) -> Result<Exit, Fault> {
+fn tell<DB: Backend>(session: &Session<DB>, report: &Report, text: &str) -> Result<(), Fault> {
     match session.form {
-        Form::People => answer(text)?,
-        Form::Programs => document(report)?,
+        Form::People => answer(text),
+        Form::Programs => document(report),
     }
-    Ok(Exit::Done)
 }

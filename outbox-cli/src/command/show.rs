@@ -66,7 +66,10 @@ async fn show<DB: Backend>(
 fn lines(row: &EventRow, now: SystemTime) -> String {
     let mut columns = Columns::plain();
     let mut line = |name: &str, value: Cell| columns.row([Cell::styled(name, DIM), value]);
-    let at = |time: SystemTime| format!("{} ({})", exact(time), from(now, time));
+    let at = |time: Option<SystemTime>| match time {
+        Some(time) => format!("{} ({})", exact(time), from(now, time)),
+        None => "-".to_owned(),
+    };
     line("event_id", (&row.event_id).into());
     line("sequence", row.sequence.to_string().into());
     line("event_type", (&row.event_type).into());
@@ -78,11 +81,14 @@ fn lines(row: &EventRow, now: SystemTime) -> String {
     line("created_at", at(row.created_at).into());
     // Of what has ended it says only until when somebody had it.
     let ended = row.status.is_terminal();
-    let due = if ended { exact(row.available_at) } else { at(row.available_at) };
+    let due = match row.available_at {
+        Some(time) if ended => exact(time),
+        time => at(time),
+    };
     line("available_at", due.into());
-    line("done_at", row.done_at.map_or_else(|| "-".to_owned(), at).into());
+    line("done_at", at(row.done_at).into());
     line("locked_by", row.locked_by.as_deref().unwrap_or("-").into());
-    line("locked_at", row.locked_at.map_or_else(|| "-".to_owned(), at).into());
+    line("locked_at", at(row.locked_at).into());
     line("last_error", row.last_error.as_deref().unwrap_or("-").into());
     line("headers", row.headers.as_deref().unwrap_or("-").into());
     columns.render()

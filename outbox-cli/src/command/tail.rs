@@ -41,7 +41,10 @@ async fn follow<DB: Backend>(session: &Session<DB>, args: &Tail) -> Result<Exit,
     if args.lines > 0 {
         // What has come since the follower began is left to it.
         let rows = session.store.list(&query).await.map_err(fault)?;
-        let mut there = rows.iter().rev().filter(|row| follower.seen.contains(&row.sequence));
+        let is_old = |row: &&EventRow| {
+            row.sequence <= follower.floor || follower.seen.contains(&row.sequence)
+        };
+        let mut there = rows.iter().rev().filter(is_old);
         there.try_for_each(|row| show(session.form, row))?;
     }
     let wanted = |row: &&EventRow| match &args.event_type {
@@ -136,7 +139,7 @@ fn show(form: Form, row: &EventRow) -> Result<(), Fault> {
     let payload = row.payload.as_deref().map(harmless).unwrap_or_default();
     answer(&format!(
         "{DIM}{} {}{DIM:#} {} {} {} {payload}",
-        exact(row.created_at),
+        row.created_at.map(exact).unwrap_or_default(),
         row.sequence,
         harmless(&row.event_id),
         harmless(&row.event_type),

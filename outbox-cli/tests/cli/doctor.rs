@@ -36,6 +36,11 @@ async fn an_index_is_missing<DB: TestDatabase>(db: Fresh<DB>) {
     let ran = Program::on(&db).run("doctor --json").await;
     let expected = ("error".to_owned(), "missing: outbox_event_claim".to_owned());
     assert_eq!((finding(&ran, "indexes"), ran.code), (expected, 3), "{ran}");
+    // A gate is one also where nobody reads what it says.
+    let mut unread = Program::on(&db).command("doctor").spawn().unwrap();
+    drop(unread.stdout.take());
+    let ended = tokio::task::spawn_blocking(move || unread.wait_with_output()).await.unwrap();
+    assert_eq!(ended.unwrap().status.code(), Some(3));
 }
 
 async fn the_schema_has_drifted<DB: TestDatabase>(db: Fresh<DB>) {

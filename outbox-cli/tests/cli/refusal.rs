@@ -77,6 +77,10 @@ async fn a_table_that_is_not_there<DB: TestDatabase>(db: Fresh<DB>) {
     let other = Program::on(&db).run("list --table business").await;
     assert_eq!(other.code, 1, "{other}");
     assert!(other.stderr.contains("table `business` in"), "{other}");
+    assert!(other.stderr.contains("name another one with `--table`"), "{other}");
+    let check = Program::on(&db).run("migrate --check --table business").await;
+    assert_eq!(check.code, 1, "{check}");
+    assert!(check.stderr.contains("is not an outbox table"), "{check}");
     let doctor = Program::on(&db).run("doctor --table no1 --json").await;
     assert_eq!((doctor.code, &doctor.json()["errors"]), (3, &1.into()), "{doctor}");
 }
@@ -131,8 +135,13 @@ async fn without_rights<DB: TestDatabase>(db: Fresh<DB>) {
     assert!(replay.stderr.contains("have the right granted"), "{replay}");
     let doctor = poor.run("doctor --json").await;
     let findings = doctor.json()["findings"].as_array().unwrap().clone();
-    let transactions = findings.iter().find(|entry| entry["subject"] == "transactions").unwrap();
-    assert_eq!(transactions["level"], "unknown", "{doctor}");
+    for subject in ["schema", "transactions"] {
+        let found = findings.iter().find(|entry| entry["subject"] == subject).unwrap();
+        assert_eq!(found["level"], "unknown", "{subject}: {doctor}");
+    }
+    let check = poor.run("migrate --check").await;
+    assert_eq!(check.code, 1, "{check}");
+    assert!(check.stderr.contains("who may read the table `outbox_schema`"), "{check}");
     let _ = db.try_run(format!("DROP OWNED BY {user}")).await;
     db.run(format!("DROP USER {user}")).await;
 }

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout};
 use std::time::Duration;
 
+use outbox::EventEnvelope;
 use outbox_runtime::store::{NewRow, Seated};
 use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
 
@@ -27,15 +28,20 @@ impl Tail {
 
     /// The sequence and the type of the next event.
     async fn next(&mut self) -> (i64, String) {
+        let row = self.line().await;
+        assert_eq!(row["payload"], serde_json::Value::Null);
+        (row["sequence"].as_i64().unwrap(), row["event_type"].as_str().unwrap().to_owned())
+    }
+
+    /// The next document.
+    async fn line(&mut self) -> serde_json::Value {
         let mut lines = self.lines.take().expect("one reader");
         let read = tokio::task::spawn_blocking(move || (lines.next(), lines));
         let read = tokio::time::timeout(PATIENCE, read).await.expect("it shows something");
         let (line, lines) = read.unwrap();
         self.lines = Some(lines);
         let line = line.expect("it goes on").unwrap();
-        let row: serde_json::Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(row["payload"], serde_json::Value::Null);
-        (row["sequence"].as_i64().unwrap(), row["event_type"].as_str().unwrap().to_owned())
+        serde_json::from_str(&line).unwrap()
     }
 }
 
@@ -68,6 +74,18 @@ async fn rows_come_in_any_order<DB: TestDatabase>(db: Fresh<DB>) {
         insert_at(&db, sequence, event_type).await;
         assert_eq!(tail.next().await, (sequence, event_type.to_owned()));
     }
+}
+
+/// Also if it is far behind, and if its payload has several lines.
+async fn what_was_there_is_shown_first<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rare = EventEnvelope::json("Rare", "{\r\n  \"a\": 1\n}").unwrap();
+    let sequence = (&db, &store).insert_due(&[rare]).await[0].sequence;
+    db.fill("A", 0, 1, 10_001).await;
+    let mut tail = Tail::start(&db, "--type Rare --payload");
+    let shown = tail.line().await;
+    assert_eq!(shown["sequence"], sequence);
+    assert_eq!(shown["payload"], serde_json::json!({"a": 1}));
 }
 
 async fn only_what_is_asked_for_is_shown<DB: TestDatabase>(db: Fresh<DB>) {
@@ -121,6 +139,7 @@ async fn a_transaction_that_commits_late<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 on_every_database!(
+    what_was_there_is_shown_first,
     rows_come_in_any_order,
     only_what_is_asked_for_is_shown,
     nothing_is_shown_twice,

@@ -1,7 +1,7 @@
 //! At a terminal, which `script` provides: questions are asked, and long work shows a bar.
 
-use std::io::Write;
-use std::process::Stdio;
+use std::io::{Read, Write};
+use std::process::{Child, Stdio};
 
 use outbox_tests::{Fresh, TestDatabase, on_every_database};
 
@@ -9,8 +9,8 @@ use crate::program::Program;
 use crate::scene::Night;
 use crate::sweep::fill;
 
-/// What is seen on the screen when somebody types an answer, and the exit code.
-async fn typed(program: &Program, line: &str, answer: &'static str) -> (String, Option<i32>) {
+/// A command at a terminal.
+fn at_terminal(program: &Program, line: &str) -> Child {
     let given = program.command(line);
     let words = std::iter::once(given.get_program()).chain(given.get_args());
     let words: Vec<String> =
@@ -19,7 +19,12 @@ async fn typed(program: &Program, line: &str, answer: &'static str) -> (String, 
     script.args(["-qec", &words.join(" "), "/dev/null"]).env("TERM", "xterm");
     script.envs(given.get_envs().filter_map(|(name, value)| Some((name, value?))));
     script.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = script.spawn().expect("`script` is there");
+    script.spawn().expect("`script` is there")
+}
+
+/// What is seen on the screen when somebody types an answer, and the exit code.
+async fn typed(program: &Program, line: &str, answer: &'static str) -> (String, Option<i32>) {
+    let mut child = at_terminal(program, line);
     child.stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
     let output = tokio::task::spawn_blocking(move || child.wait_with_output()).await.unwrap();
     let output = output.unwrap();
@@ -44,6 +49,43 @@ async fn questions_are_asked<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((code, dead(&db).await), (Some(0), 0), "{screen}");
 }
 
+/// Whoever says yes means what is on the screen.
+async fn what_dies_while_the_question_is_open_is_left_alone<DB: TestDatabase>(db: Fresh<DB>) {
+    fill(&db, 3).await;
+    let program = Program::on(&db);
+    for line in ["dead replay --all", "dead discard --all --reason a_test"] {
+        let mut child = at_terminal(&program, line);
+        let mut screen = child.stdout.take().unwrap();
+        let asked = tokio::task::spawn_blocking(move || {
+            let (mut seen, mut some) = (String::new(), [0; 1_024]);
+            while !seen.contains("[y/N]") {
+                let read = screen.read(&mut some).unwrap();
+                assert!(read > 0, "it never asks: {seen}");
+                seen.push_str(&String::from_utf8_lossy(&some[..read]));
+            }
+            (seen, screen)
+        });
+        let (seen, mut screen) = asked.await.unwrap();
+        let now = DB::NOW;
+        db.run(format!(
+            "INSERT INTO outbox_event (event_id, event_type, payload, status, available_at, created_at, \
+             done_at) VALUES ('late', 'Late', '{{}}', 3, {now}, {now}, {now})"
+        ))
+        .await;
+        child.stdin.take().unwrap().write_all(b"y\n").unwrap();
+        let ended = tokio::task::spawn_blocking(move || {
+            let mut rest = String::new();
+            screen.read_to_string(&mut rest).unwrap();
+            (rest, child.wait().unwrap().code())
+        });
+        let (rest, code) = ended.await.unwrap();
+        assert!(rest.contains("3 events"), "{seen}{rest}");
+        assert_eq!((code, dead(&db).await), (Some(0), 1), "{seen}{rest}");
+        db.run("DELETE FROM outbox_event WHERE event_id = 'late'").await;
+        db.run("UPDATE outbox_event SET status = 3").await;
+    }
+}
+
 async fn colours_and_the_wish_to_have_none<DB: TestDatabase>(db: Fresh<DB>) {
     db.store().await;
     let program = Program::on(&db);
@@ -61,4 +103,9 @@ async fn long_work_shows_a_bar<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((code, dead(&db).await), (Some(0), 0));
 }
 
-on_every_database!(long_work_shows_a_bar, questions_are_asked, colours_and_the_wish_to_have_none);
+on_every_database!(
+    long_work_shows_a_bar,
+    questions_are_asked,
+    what_dies_while_the_question_is_open_is_left_alone,
+    colours_and_the_wish_to_have_none,
+);

@@ -1,10 +1,11 @@
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::walk::Walk;
 use crate::Error;
 use crate::pace::Pace;
+use crate::run::within;
 use crate::store::{Backend, DeadFilter, DeadKey, Store};
 
 /// A change to many dead events, a batch at a time. What is done stays done, so it can be given up at any
@@ -26,6 +27,9 @@ pub struct Sweep<DB: Backend> {
     pace: Pace,
     done: u64,
 }
+
+/// How long a batch may take.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) enum Change {
     /// Tells somebody that events are due.
@@ -60,7 +64,7 @@ impl<DB: Backend> Sweep<DB> {
     pub async fn next(&mut self) -> Result<Option<u64>, Error> {
         self.pace.pause().await;
         let begun = Instant::now();
-        let changed = self.batch().await;
+        let changed = within(PATIENCE, "changing dead events", self.batch()).await;
         self.pace.worked(begun.elapsed());
         changed.map_err(|source| Error::Interrupted { done: self.done, source: Box::new(source) })
     }

@@ -45,6 +45,9 @@ pub struct Dialect {
     pub(super) begin_acknowledging: &'static str,
     /// Begins one of ours.
     pub(super) begin_work: &'static str,
+    /// What comes before a change that is a transaction of its own, on a connection that others use as
+    /// well.
+    pub(super) before_change: Option<&'static str>,
     /// Fails if the transaction that was begun is no longer there. PostgreSQL needs none: there every
     /// statement fails in an aborted transaction.
     pub(super) guard: Option<&'static str>,
@@ -66,7 +69,8 @@ pub struct Dialect {
     /// `{order}` is by age for what is done, and none for the few that are dead.
     pub(super) purge: &'static [&'static str],
     pub(super) replay_all: &'static str,
-    pub(super) discard: &'static str,
+    /// Deletes by key what passes `{only}`.
+    pub(super) delete: &'static str,
     /// Restricts rows to (aggregate, event) pairs. `{each}` becomes `pair`, as often as there are
     /// pairs where they are bound one by one.
     pub(super) pairs: &'static str,
@@ -82,8 +86,9 @@ pub struct Dialect {
     pub(super) estimate: &'static str,
     /// Whether `estimate` asks for the table's name and schema.
     pub(super) estimate_by_name: bool,
-    /// How many rows ended on one `{side}` of a time, through the index of the purge.
-    pub(super) ended: &'static str,
+    /// How many rows ended on one `{side}` of a time, through the index of the purge; in all, what each
+    /// of them says.
+    pub(super) ended: &'static [&'static str],
     /// The names of the table's indexes.
     pub(super) indexes: &'static str,
     /// How many transactions have been open for longer than a time, and for how many microseconds the

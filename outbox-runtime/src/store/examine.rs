@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::SqlStr;
 
 use super::dialect::{Check, Dialect, MISSING_INDEX, READ_ONLY};
-use super::pending::PendingType;
+use super::pending::{MOST, PendingType};
 use super::row::span;
 use super::{Backend, SchemaState, Store, Trouble};
 use crate::Error;
@@ -217,6 +217,12 @@ fn of_schema(state: &SchemaState) -> Finding {
             "the table has every column and no version: it was made by hand",
             "add its version to the table `outbox_schema`, as the SQL of the migration does",
         ),
+        SchemaState::Hidden { .. } => Finding::bad(
+            SUBJECT,
+            FindingLevel::Unknown,
+            "the table has every column, and this user may not read its version",
+            "grant `SELECT` on the table `outbox_schema`",
+        ),
         SchemaState::Older { found, known } => Finding::bad(
             SUBJECT,
             FindingLevel::Error,
@@ -235,10 +241,18 @@ fn of_schema(state: &SchemaState) -> Finding {
             "this user may not read the table",
             "grant `SELECT`, `INSERT`, `UPDATE` and `DELETE` on it",
         ),
+        SchemaState::Missing { source } if Trouble::of(source) == Trouble::NoColumn => {
+            Finding::bad(
+                SUBJECT,
+                FindingLevel::Error,
+                "the table lacks a column: it is not an outbox table, or somebody has changed it",
+                "name the right table with `--table`, or compare it with `outbox migrate --sql`",
+            )
+        }
         SchemaState::Missing { .. } => Finding::bad(
             SUBJECT,
             FindingLevel::Error,
-            "the table is missing, or is not an outbox table",
+            "the table is missing",
             "run `outbox migrate`, or name the right table with `--table`",
         ),
     }
@@ -270,6 +284,12 @@ fn unknown(pending: &[PendingType], examination: &Examination) -> Option<Finding
     let known = examination.types.as_ref()?;
     let unknown: Vec<&PendingType> =
         pending.iter().filter(|of_type| !known.contains(&of_type.event_type)).collect();
+    if unknown.is_empty() && pending.iter().map(|of_type| of_type.pending).sum::<u64>() >= MOST {
+        let what = "every type is known of the 100,000 events that have been due for longest; there are \
+             more";
+        let remedy = "see that what is pending is delivered, then look again";
+        return Some(Finding::bad(TYPES, FindingLevel::Warning, what, remedy));
+    }
     if unknown.is_empty() {
         return Some(Finding::ok(TYPES, "every pending type is known"));
     }

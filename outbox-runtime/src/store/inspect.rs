@@ -14,6 +14,9 @@ use crate::event::{AggregateType, Global, Status};
 
 const DOING: &str = "reading events";
 
+/// How far is counted.
+const MOST: u64 = 100_000;
+
 /// How many rows one statement looks at, however few of them pass the filter.
 const WINDOW: u32 = 20_000;
 
@@ -77,10 +80,10 @@ pub struct EventRow {
     pub status: Status,
     /// How many attempts have failed.
     pub attempts: u32,
-    /// When it is due; of a row in somebody's hand, when the lease ends.
-    pub available_at: SystemTime,
-    /// When it happened.
-    pub created_at: SystemTime,
+    /// When it is due; of a row in somebody's hand, when the lease ends. `None` for what is no time.
+    pub available_at: Option<SystemTime>,
+    /// When it happened. `None` for what is no time.
+    pub created_at: Option<SystemTime>,
     /// When it was delivered or given up.
     pub done_at: Option<SystemTime>,
     /// Why the last attempt failed.
@@ -184,9 +187,9 @@ pub(super) struct Sql {
     sequences: SqlStr,
     find: SqlStr,
     dead_by_type: SqlStr,
-    recently_done: SqlStr,
-    old_done: SqlStr,
-    old_dead: SqlStr,
+    recently_done: Vec<SqlStr>,
+    old_done: Vec<SqlStr>,
+    old_dead: Vec<SqlStr>,
 }
 
 impl Sql {
@@ -195,7 +198,8 @@ impl Sql {
         let list = |scope: &str| sql(&LIST.replace("{scope}", scope));
         let pending = |status: &str| list(&PENDING.replace("{status}", status));
         let ended = |status: &str, side: &str| {
-            sql(&dialect.ended.replace("{status}", status).replace("{side}", side))
+            let part = |part: &&str| sql(&part.replace("{status}", status).replace("{side}", side));
+            dialect.ended.iter().map(part).collect()
         };
         Self {
             list: [
@@ -218,7 +222,7 @@ impl Sql {
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Events, newest first. A row that cannot be read is left out.
+    /// Events, newest first. A row whose status nobody knows is left out.
     ///
     /// # Errors
     /// If the database fails.
@@ -324,9 +328,13 @@ impl<DB: Backend> Store<DB> {
         self.count_ended(&self.sql.inspect.old_dead, age).await
     }
 
-    async fn count_ended(&self, sql: &SqlStr, age: Duration) -> Result<u64, Error> {
-        let count = self.number("counting events", sql.clone(), vec![span(age).into()]).await?;
-        Ok(count.unwrap_or_default().unsigned_abs())
+    async fn count_ended(&self, parts: &[SqlStr], age: Duration) -> Result<u64, Error> {
+        let mut count = 0;
+        for sql in parts {
+            let part = self.number("counting events", sql.clone(), vec![span(age).into()]).await?;
+            count += part.unwrap_or_default().unsigned_abs();
+        }
+        Ok(count.min(MOST))
     }
 
     /// The statements of this file whose cost must not grow with the table.
@@ -334,12 +342,16 @@ impl<DB: Backend> Store<DB> {
         let sql = &self.sql.inspect;
         let all = EventQuery::default().args(i64::MIN, i64::MAX, 20);
         let age = || vec![span(Duration::from_secs(60)).into()];
-        vec![
-            ("list dead", sql.list[4].clone(), all),
-            ("recently done", sql.recently_done.clone(), age()),
-            ("old done", sql.old_done.clone(), age()),
-            ("old dead", sql.old_dead.clone(), age()),
-        ]
+        let ended = [
+            ("recently done", &sql.recently_done),
+            ("old done", &sql.old_done),
+            ("old dead", &sql.old_dead),
+        ];
+        let mut bounded = vec![("list dead", sql.list[4].clone(), all)];
+        for (name, parts) in ended {
+            bounded.extend(parts.iter().map(|sql| (name, sql.clone(), age())));
+        }
+        bounded
     }
 }
 
@@ -347,6 +359,7 @@ fn seen<DB: Backend>(rows: &[DB::Row]) -> Vec<EventRow> {
     rows.iter().filter_map(read::<DB>).collect()
 }
 
+/// People look at rows because something is wrong with them, so as much as can be read is shown.
 fn read<DB: Backend>(row: &DB::Row) -> Option<EventRow> {
     let text = |column| DB::text(row, column).ok().flatten();
     let number = |column| DB::int(row, column).ok().flatten();
@@ -354,23 +367,23 @@ fn read<DB: Backend>(row: &DB::Row) -> Option<EventRow> {
     let at = |column| number(column).and_then(time);
     Some(EventRow {
         sequence: number(0)?,
-        event_id: text(1)?,
-        event_type: text(2)?,
+        event_id: text(1).unwrap_or_default(),
+        event_type: text(2).unwrap_or_default(),
         aggregate_type: text(3).unwrap_or_else(|| Global.aggregate_name().to_owned()),
         aggregate_id: text(4),
         tenant_id: text(5),
         status: number(6).and_then(|code| Status::from_code(i16::try_from(code).ok()?))?,
-        attempts: small(7)?,
-        available_at: at(8)?,
-        created_at: at(9)?,
+        attempts: small(7).unwrap_or_default(),
+        available_at: at(8),
+        created_at: at(9),
         done_at: at(10),
         last_error: text(11),
         locked_by: text(12),
         locked_at: at(13),
-        claim_token: number(14)?,
-        takeovers: small(15)?,
+        claim_token: number(14).unwrap_or_default(),
+        takeovers: small(15).unwrap_or_default(),
         headers: text(16),
-        payload_bytes: number(17)?.unsigned_abs(),
+        payload_bytes: number(17).unwrap_or_default().unsigned_abs(),
         payload: text(18),
     })
 }

@@ -171,8 +171,17 @@ impl<DB: Backend> Store<DB> {
     }
 
     async fn change_once(&self, sql: &SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {
-        lending!(self, connection => DB::execute(connection, sql.clone(), args).await)
-            .map(|done| done.rows)
+        let done = lending!(self, connection => {
+            let ready = match &self.sql.before_change {
+                Some(before) => DB::run(connection, before.clone()).await,
+                None => Ok(()),
+            };
+            match ready {
+                Ok(()) => DB::execute(connection, sql.clone(), args).await,
+                Err(error) => Err(error),
+            }
+        });
+        done.map(|done| done.rows)
     }
 
     /// Runs a statement that only reads.

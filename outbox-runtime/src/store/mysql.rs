@@ -47,6 +47,8 @@ pub(super) const DIALECT: Dialect = Dialect {
     begin_acknowledging: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
         SAVEPOINT outbox_tx",
     begin_work: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION",
+    // Otherwise a purge locks the gaps between what it deletes, and new events have to go into one.
+    before_change: Some("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"),
     guard: Some("RELEASE SAVEPOINT outbox_tx"),
     probe: &["RELEASE SAVEPOINT outbox_tx", "SAVEPOINT outbox_tx"],
 
@@ -151,11 +153,11 @@ pub(super) const DIALECT: Dialect = Dialect {
             entry.last_error = NULL, entry.locked_by = NULL, entry.locked_at = NULL, \
             entry.claim_token = {next:entry.claim_token}, entry.status = 0 \
         WHERE entry.status = 3",
-    discard: "\
+    delete: "\
         DELETE entry FROM JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \
             STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \
             ON entry.sequence = ours.sequence \
-        WHERE entry.status = 3",
+        WHERE true {only}",
     pairs: "AND (COALESCE(aggregate_type, '__GLOBAL__'), event_type) IN ({each})",
     pair: "($1, $1)",
     pairs_one_by_one: true,
@@ -174,9 +176,13 @@ pub(super) const DIALECT: Dialect = Dialect {
     estimate: "\
         SELECT CAST(table_rows AS SIGNED) FROM information_schema.tables \
         WHERE table_name = $1 AND table_schema = COALESCE($2, DATABASE())",
-    ended: "\
-        SELECT {int:COUNT(*)} FROM (SELECT 1 AS one FROM {table} FORCE INDEX ({index:purge}) \
+    ended: &[
+        "SELECT {int:COUNT(*)} FROM (SELECT 1 AS one FROM {table} FORCE INDEX ({index:purge}) \
             WHERE status = {status} AND done_at {side} {earlier:$1} LIMIT 100000) AS capped",
+        "SELECT {int:COUNT(*)} FROM (SELECT 1 AS one FROM {table} FORCE INDEX ({index:purge}) \
+            WHERE status = {status} AND done_at IS NULL AND created_at {side} {earlier:$1} \
+            LIMIT 100000) AS capped",
+    ],
     indexes: "\
         SELECT DISTINCT index_name FROM information_schema.statistics WHERE table_name = '{bare}' \
             AND table_schema = COALESCE(NULLIF('{bare_schema}', ''), DATABASE())",

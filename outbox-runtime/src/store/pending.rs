@@ -11,6 +11,9 @@ use crate::Error;
 
 const DOING: &str = "counting pending events";
 
+/// How many of each status are looked at.
+pub(super) const MOST: u64 = 100_000;
+
 /// The age is what is asked about: rows that have been due for longer are overdue.
 const BY_TYPE: &str = "\
     SELECT event_type, {int:COUNT(*)}, {int:SUM(overdue)}, \

@@ -79,6 +79,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     begin: "BEGIN",
     begin_acknowledging: "BEGIN ISOLATION LEVEL READ COMMITTED",
     begin_work: "BEGIN ISOLATION LEVEL READ COMMITTED",
+    before_change: None,
     guard: None,
     probe: &["SELECT 1"],
 
@@ -152,7 +153,7 @@ pub(super) const DIALECT: Dialect = Dialect {
             done_at = NULL, last_error = NULL, locked_by = NULL, locked_at = NULL, \
             claim_token = {next:claim_token} \
         WHERE status = 3 AND sequence = ANY($1::bigint[])",
-    discard: "DELETE FROM {table} WHERE status = 3 AND sequence = ANY($1::bigint[])",
+    delete: "DELETE FROM {table} WHERE sequence = ANY($1::bigint[]) {only}",
     // Not a join, which the planner would rather hash and sort; and in a CASE, so that it does not
     // take the pairs to be rare and fetch all rows before it sorts the few.
     pairs: "\
@@ -179,9 +180,9 @@ pub(super) const DIALECT: Dialect = Dialect {
     notify: Some("SELECT pg_notify($1, '')"),
     estimate_by_name: false,
     estimate: "SELECT reltuples::bigint FROM pg_class WHERE oid = '{table}'::regclass",
-    ended: "\
+    ended: &["\
         SELECT {int:COUNT(*)} FROM (SELECT 1 FROM {table} WHERE status IN (1, 3) AND status = {status} \
-            AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000) AS capped",
+            AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000) AS capped"],
     indexes: "\
         SELECT relname::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid \
         WHERE indrelid = '{table}'::regclass AND indisvalid",

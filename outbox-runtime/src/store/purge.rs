@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use sqlx::SqlStr;
 
+use super::batch::Arg;
 use super::row::span;
 use super::{Backend, Store};
 use crate::Error;
@@ -40,13 +41,18 @@ impl<DB: Backend> Store<DB> {
     /// If the database fails.
     pub async fn purge_any(&self, age: Duration, after: i64, batch: u32) -> Result<Aged, Error> {
         let doing = "purging events by age";
-        let args = vec![after.into(), i64::from(batch).into()];
-        let Some(until) = self.number(doing, self.sql.oldest.clone(), args).await? else {
-            return Ok(Aged { deleted: 0, until: None });
+        // Read first and deleted by key then, so that nobody waits who writes beside them.
+        let args = vec![span(age).into(), after.into(), i64::from(batch).into()];
+        let rows = self.rows(doing, self.sql.aged.clone(), args).await?;
+        let number = |row, column| DB::int(row, column).ok().flatten();
+        let old = rows.iter().filter(|row| number(row, 1) == Some(1));
+        let old: Vec<Option<i64>> = old.map(|row| number(row, 0)).collect();
+        let deleted = if old.is_empty() {
+            0
+        } else {
+            self.change(doing, &self.sql.delete, || vec![Arg::Ints(old.clone())]).await?
         };
-        let args = || vec![after.into(), until.into(), span(age).into()];
-        let deleted = self.change(doing, &self.sql.purge_any, args).await?;
-        Ok(Aged { deleted, until: Some(until) })
+        Ok(Aged { deleted, until: rows.last().and_then(|row| number(row, 0)) })
     }
 
     async fn purge_terminal(

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::dialect::Dialect;
 use super::statements::of_schema;
-use super::{Backend, Store, Table};
+use super::{Backend, Store, Table, Trouble};
 use crate::Error;
 
 /// Why a table cannot be used as it is.
@@ -54,6 +54,11 @@ pub enum SchemaState {
     },
     /// It has every column, and nothing tells its version: it was made by hand.
     Unversioned,
+    /// It has every column, and this user may not read its version.
+    Hidden {
+        /// What the database said.
+        source: sqlx::Error,
+    },
     /// There are migrations to run.
     Older {
         /// Its version.
@@ -237,9 +242,10 @@ impl<DB: Backend> Store<DB> {
             SchemaState::Newer { found, known } => {
                 Err(Error::Schema(SchemaError::Newer { table, found, known }))
             }
-            SchemaState::Unversioned | SchemaState::Older { .. } | SchemaState::Current { .. } => {
-                Ok(())
-            }
+            SchemaState::Unversioned
+            | SchemaState::Hidden { .. }
+            | SchemaState::Older { .. }
+            | SchemaState::Current { .. } => Ok(()),
         }
     }
 
@@ -251,13 +257,23 @@ impl<DB: Backend> Store<DB> {
         let failed = || Error::database("checking the table");
         let mut connection = self.pool.acquire().await.map_err(failed())?;
         let sql = of_schema(DB::DIALECT, &self.table, VERIFY);
-        match DB::fetch(&mut connection, sql, vec![]).await {
-            Ok(_) => {}
-            Err(source @ sqlx::Error::Database(_)) => return Ok(SchemaState::Missing { source }),
-            Err(source) => return Err(failed()(source)),
+        if let Err(source) = DB::fetch(&mut connection, sql, vec![]).await {
+            return match Trouble::of(&source) {
+                Trouble::NoTable | Trouble::NoColumn | Trouble::NoDatabase | Trouble::Rights => {
+                    Ok(SchemaState::Missing { source })
+                }
+                _ => Err(failed()(source)),
+            };
         }
-        // A table that was made by hand may have no version beside it.
-        let found = version_of::<DB>(&mut connection, &self.table).await.ok().flatten();
+        let found = match version_of::<DB>(&mut connection, &self.table).await {
+            Ok(found) => found,
+            Err(source) => match Trouble::of(&source) {
+                // A table that was made by hand may have no version beside it.
+                Trouble::NoTable => None,
+                Trouble::Rights => return Ok(SchemaState::Hidden { source }),
+                _ => return Err(failed()(source)),
+            },
+        };
         let known = migrations(DB::DIALECT).steps.len() as i64;
         Ok(match found {
             None => SchemaState::Unversioned,

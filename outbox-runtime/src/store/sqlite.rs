@@ -58,6 +58,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     begin: "BEGIN IMMEDIATE; SAVEPOINT outbox_tx",
     begin_acknowledging: "BEGIN IMMEDIATE; SAVEPOINT outbox_tx",
     begin_work: "BEGIN IMMEDIATE",
+    before_change: None,
     guard: Some("RELEASE SAVEPOINT outbox_tx"),
     probe: &["RELEASE SAVEPOINT outbox_tx", "SAVEPOINT outbox_tx"],
 
@@ -129,8 +130,7 @@ pub(super) const DIALECT: Dialect = Dialect {
             done_at = NULL, last_error = NULL, locked_by = NULL, locked_at = NULL, \
             claim_token = {next:claim_token} \
         WHERE status = 3 AND sequence IN (SELECT value FROM json_each($1))",
-    discard: "\
-        DELETE FROM {table} WHERE +status = 3 AND sequence IN (SELECT value FROM json_each($1))",
+    delete: "DELETE FROM {table} WHERE sequence IN (SELECT value FROM json_each($1)) {only}",
     pairs: "\
         AND COALESCE(aggregate_type, '__GLOBAL__') || char(31) || event_type IN ( \
             SELECT value FROM json_each({each}))",
@@ -146,9 +146,9 @@ pub(super) const DIALECT: Dialect = Dialect {
     // Old rows are deleted first. Each is answered from the end of the key.
     estimate: "\
         SELECT (SELECT MAX(sequence) FROM {table}) - (SELECT MIN(sequence) FROM {table}) + 1",
-    ended: "\
+    ended: &["\
         SELECT COUNT(*) FROM (SELECT 1 FROM {table} WHERE status IN (1, 3) AND status = {status} \
-            AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000)",
+            AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000)"],
     indexes: "SELECT name FROM pragma_index_list('{bare}')",
     transactions: None,
     transactions_visible: "SELECT 1",

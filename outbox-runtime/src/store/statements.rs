@@ -45,13 +45,11 @@ const DEAD_KEYS: &str = "\
 
 const STATUS_OF: &str = "SELECT {int:sequence}, {int:status} FROM {table} WHERE event_id = $1";
 
-/// The end of the next rows; a batch deletes among them.
-const OLDEST: &str = "\
-    SELECT {int:MAX(sequence)} FROM (SELECT sequence FROM {table} WHERE sequence > $1 \
-        ORDER BY sequence LIMIT $2) AS oldest";
-
-const PURGE_ANY: &str = "\
-    DELETE FROM {table} WHERE sequence > $1 AND sequence <= $2 AND created_at < {earlier:$3}";
+/// The next rows, and which of them are old.
+const AGED: &str = "\
+    SELECT {int:sequence}, {int:is_old} FROM (SELECT sequence, \
+            CASE WHEN created_at < {earlier:$1} THEN 1 ELSE 0 END AS is_old \
+        FROM {table} WHERE sequence > $2 ORDER BY sequence LIMIT $3) AS aged ORDER BY sequence";
 
 /// What is in hand is due later than all that waits, so it is counted from there on.
 const PENDING: &str = "\
@@ -95,6 +93,7 @@ pub(super) struct Statements {
     pub(super) begin: SqlStr,
     pub(super) begin_acknowledging: SqlStr,
     pub(super) begin_work: SqlStr,
+    pub(super) before_change: Option<SqlStr>,
     pub(super) guard: Option<SqlStr>,
     pub(super) insert: SqlStr,
     pub(super) inserted: SqlStr,
@@ -117,8 +116,8 @@ pub(super) struct Statements {
     pub(super) discard: SqlStr,
     pub(super) purge_done: Vec<SqlStr>,
     pub(super) purge_dead: Vec<SqlStr>,
-    pub(super) oldest: SqlStr,
-    pub(super) purge_any: SqlStr,
+    pub(super) aged: SqlStr,
+    pub(super) delete: SqlStr,
     pub(super) pending: [SqlStr; 2],
     pub(super) estimate: SqlStr,
     pub(super) in_memory: Option<SqlStr>,
@@ -150,6 +149,7 @@ impl Statements {
             };
             dialect.purge.iter().map(template).collect()
         };
+        let delete = |only: &str| sql(&dialect.delete.replace("{only}", only));
         let (renew, renew_update) = match &dialect.renew {
             Locking::AtOnce(renew) => (sql(renew), None),
             Locking::LockThenUpdate { lock, update } => (sql(lock), Some(sql(update))),
@@ -162,6 +162,7 @@ impl Statements {
             begin: dialect.begin.into_sql_str(),
             begin_acknowledging: dialect.begin_acknowledging.into_sql_str(),
             begin_work: dialect.begin_work.into_sql_str(),
+            before_change: dialect.before_change.map(SqlSafeStr::into_sql_str),
             guard: dialect.guard.map(SqlSafeStr::into_sql_str),
             insert: sql(dialect.insert),
             inserted: sql(dialect.existing),
@@ -181,11 +182,12 @@ impl Statements {
             dead_keys: sql(DEAD_KEYS),
             status_of: sql(STATUS_OF),
             replay: sql(dialect.replay_all),
-            discard: sql(dialect.discard),
+            // By its key, and not by the index of its status.
+            discard: delete("AND status + 0 = 3"),
             purge_done: purge("1", "ORDER BY COALESCE(done_at, created_at)"),
             purge_dead: purge("3", ""),
-            oldest: sql(OLDEST),
-            purge_any: sql(PURGE_ANY),
+            aged: sql(AGED),
+            delete: delete(""),
             pending: ["0", "2"].map(|status| sql(&PENDING.replace("{status}", status))),
             estimate: sql(dialect.estimate),
             in_memory: dialect.in_memory.map(SqlSafeStr::into_sql_str),

@@ -111,7 +111,12 @@ impl<DB: Backend> Store<DB> {
         ];
         let sequences = Arg::Ints(vec![Some(7)]);
         by_key.push(("states", self.sql.states.clone(), vec![sequences]));
-        for (name, sql) in [("replay", &self.sql.replay), ("discard", &self.sql.discard)] {
+        let changes = [
+            ("replay", &self.sql.replay),
+            ("discard", &self.sql.discard),
+            ("delete rows", &self.sql.delete),
+        ];
+        for (name, sql) in changes {
             by_key.push((name, sql.clone(), vec![Arg::Ints(vec![Some(7)])]));
         }
         if let Some(update) = &self.sql.claim_update {

@@ -14,6 +14,8 @@ pub enum Trouble {
     NoDatabase,
     /// There is no such table.
     NoTable,
+    /// The table lacks a column.
+    NoColumn,
     /// The user lacks a right.
     Rights,
     /// The server or the URL demands TLS, and this program has none.
@@ -53,6 +55,8 @@ impl Trouble {
             "42000" if message.contains("Unknown database") => Self::NoDatabase,
             "42P01" | "3F000" | "42S02" => Self::NoTable,
             "1" if message.contains("no such table") => Self::NoTable,
+            "42703" | "42S22" => Self::NoColumn,
+            "1" if message.contains("no such column") => Self::NoColumn,
             "42501" | "23" => Self::Rights,
             "42000" if message.contains("denied") => Self::Rights,
             "25006" | "8" => Self::ReadOnly,
@@ -80,11 +84,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_code_of_mysql_means_many_things() {
+    fn one_code_may_mean_many_things() {
         let of = |message| Trouble::of_code("42000", message);
         assert_eq!(of("SELECT command denied to user 'a'@'b' for table `c`"), Trouble::Rights);
         assert_eq!(of("Unknown database 'shop'"), Trouble::NoDatabase);
         assert_eq!(of("You have an error in your SQL syntax"), Trouble::Other);
+        let of_sqlite = |message| Trouble::of_code("1", message);
+        assert_eq!(of_sqlite("no such table: outbox_event"), Trouble::NoTable);
+        assert_eq!(of_sqlite("no such column: takeovers"), Trouble::NoColumn);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use std::time::SystemTime;
 
 use outbox_runtime::DeadGroup;
-use outbox_runtime::store::{Backend, DeadEvent, Fingerprint};
+use outbox_runtime::store::{Backend, DeadEvent, EventRow, Fingerprint};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -34,6 +34,7 @@ struct Document<'a> {
     /// What is wrong with the row itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     unreadable: Option<&'a str>,
+    headers: Option<Box<RawValue>>,
     payload_bytes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Box<RawValue>>,
@@ -82,7 +83,17 @@ pub(crate) async fn list<DB: Backend>(
     let events = dead.query(&filter, args.limit).await.map_err(fault)?;
     match session.form {
         Form::Programs => {
-            document(&events.iter().map(|dead| of(dead, args.payload)).collect::<Vec<_>>())?;
+            // What cannot be read as an event can still be looked at.
+            let mut rows = Vec::new();
+            for dead in &events {
+                rows.push(match &dead.event {
+                    Ok(_) => None,
+                    Err(_) => session.store.find_event(&dead.event_id).await.map_err(fault)?,
+                });
+            }
+            let documents = events.iter().zip(&rows);
+            let documents = documents.map(|(dead, row)| of(dead, row.as_ref(), args.payload));
+            document(&documents.collect::<Vec<_>>())?;
         }
         Form::People if events.is_empty() => note("no dead event matches"),
         Form::People => {
@@ -97,23 +108,35 @@ pub(crate) async fn list<DB: Backend>(
     Ok(Exit::Done)
 }
 
-fn of(dead: &DeadEvent, payload: bool) -> Document<'_> {
+/// An event that died, or its row.
+fn of<'a>(dead: &'a DeadEvent, row: Option<&'a EventRow>, payload: bool) -> Document<'a> {
     let event = dead.event.as_ref().ok();
+    let of_row = |text: fn(&EventRow) -> Option<&str>| row.and_then(text);
+    let headers = event.and_then(|event| event.headers().to_json());
+    let text = event.map(|event| event.payload().as_str()).or(of_row(|row| row.payload.as_deref()));
+    let created_at = event.map(|event| event.occurred_at());
     Document {
         sequence: dead.sequence,
         event_id: &dead.event_id,
         event_type: &dead.event_type,
-        aggregate_type: event.map(|event| event.aggregate_type()),
-        aggregate_id: event.and_then(|event| event.aggregate_id()),
-        tenant_id: event.and_then(|event| event.tenant_id()),
+        aggregate_type: event
+            .map(|event| event.aggregate_type())
+            .or(of_row(|row| Some(&row.aggregate_type))),
+        aggregate_id: event
+            .and_then(|event| event.aggregate_id())
+            .or(of_row(|row| row.aggregate_id.as_deref())),
+        tenant_id: event
+            .and_then(|event| event.tenant_id())
+            .or(of_row(|row| row.tenant_id.as_deref())),
         attempts: dead.attempts,
-        created_at: event.map(|event| exact(event.occurred_at())),
+        created_at: created_at.or(row.and_then(|row| row.created_at)).map(exact),
         done_at: dead.died_at.map(exact),
         last_error: dead.last_error.as_deref(),
         cause: cause(dead).to_string(),
         unreadable: dead.event.as_ref().err().map(|fault| fault.reason),
-        payload_bytes: event.map(|event| event.payload().len()),
-        payload: event.filter(|_| payload).map(|event| raw(event.payload().as_str())),
+        headers: headers.as_deref().or(of_row(|row| row.headers.as_deref())).map(raw),
+        payload_bytes: text.map(str::len),
+        payload: text.filter(|_| payload).map(raw),
     }
 }
 

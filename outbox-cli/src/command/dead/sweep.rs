@@ -153,16 +153,16 @@ async fn by_id<DB: Backend>(
     };
     let verb =
         if which.dry_run { format!("would {}", action.name()) } else { action.done().into() };
-    match session.form {
-        Form::Programs => document(&report)?,
-        Form::People if changed > 0 => answer(&format!("{verb}: {}", events(changed)))?,
-        Form::People => {}
-    }
-    let Some((_, last)) = refused.pop() else { return Ok(Exit::Done) };
+    let told = match session.form {
+        Form::Programs => document(&report),
+        Form::People if changed > 0 => answer(&format!("{verb}: {}", events(changed))),
+        Form::People => Ok(()),
+    };
+    let last = refused.pop();
     for (_, error) in &refused {
         note(&harmless(&error.to_string()));
     }
-    Err(session.fault(last))
+    Fault::or(told, last.map_or(Ok(Exit::Done), |(_, error)| Err(session.fault(error))))
 }
 
 /// Shows those that there are, and asks. If there are none, there is nothing to ask about.
@@ -213,6 +213,15 @@ async fn by_filter<DB: Backend>(
     let dead = dead_events(session);
     let now = session.store.now().await.map_err(fault)?;
     let filter = which.filter.resolve(now);
+    // Begun before anybody looks, so that nothing is changed that died while the question was open.
+    let (sweep, bar): (_, fn(u64) -> ProgressBar) = match action {
+        Action::Replay => (dead.replaying(&filter, BATCH).await, progress::bar),
+        // Each event is reported, which is progress enough.
+        Action::Discard { reason } => {
+            (dead.discarding(&filter, reason).await, |_| ProgressBar::hidden())
+        }
+    };
+    let mut sweep = sweep.map_err(fault)?;
     let groups = dead.groups(&filter).await.map_err(fault)?;
     let matched: u64 = groups.iter().map(|group| group.count).sum();
     if matched == 0 {
@@ -240,25 +249,20 @@ async fn by_filter<DB: Backend>(
         Action::Discard { .. } => format!("Delete {} for good?", events(matched)),
     };
     confirm(&question, which.yes)?;
-    let (sweep, bar) = match action {
-        Action::Replay => (dead.replaying(&filter, BATCH).await, progress::bar(matched)),
-        // Each event is reported, which is progress enough.
-        Action::Discard { reason } => {
-            (dead.discarding(&filter, reason).await, ProgressBar::hidden())
-        }
-    };
-    let mut sweep = sweep.map_err(fault)?;
-    let ending = progress::run(&mut sweep, bar).await;
+    let ending = progress::run(&mut sweep, bar(matched)).await;
     let changed = sweep.done();
-    tell(session, &report(changed), &format!("{}: {}", action.done(), events(changed)))?;
-    match ending {
-        Ending::Complete => Ok(Exit::Done),
-        Ending::Failed(error) => Err(fault(error)),
-        Ending::Stopped => Err(Fault::failed(
-            format!("interrupted after {} of {matched}", events(changed)),
-            "run the same command again: it goes on from there",
-        )),
-    }
+    let told = tell(session, &report(changed), &format!("{}: {}", action.done(), events(changed)));
+    Fault::or(
+        told,
+        match ending {
+            Ending::Complete => Ok(Exit::Done),
+            Ending::Failed(error) => Err(fault(error)),
+            Ending::Stopped => Err(Fault::failed(
+                format!("interrupted after {} of {matched}", events(changed)),
+                "run the same command again: it goes on from there",
+            )),
+        },
+    )
 }
 
 fn would(
