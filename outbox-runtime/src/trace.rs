@@ -1,7 +1,7 @@
 //! Spans, and the trace that an event carries from whoever writes it to its listener.
 
 use tracing::field::Empty;
-use tracing::{Span, debug_span, info_span};
+use tracing::{Instrument, Span, debug_span, info_span};
 
 use crate::event::EventEnvelope;
 use crate::store::Table;
@@ -20,7 +20,25 @@ pub(crate) fn claim(table: &Table) -> Span {
 }
 
 /// Around everything that is done with an event, as a part of the trace in which it was written.
-pub(crate) fn dispatch(event: &EventEnvelope, attempts: u32, tenant: Tenant) -> Span {
+pub(crate) struct Dispatch {
+    pub(crate) span: Span,
+    #[cfg(feature = "opentelemetry")]
+    context: opentelemetry::Context,
+}
+
+impl Dispatch {
+    /// Runs what is done. Where somebody's filter leaves our span out, those below it still belong to the
+    /// trace.
+    pub(crate) fn run<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
+        let work = work.instrument(self.span.clone());
+        #[cfg(feature = "opentelemetry")]
+        let work = opentelemetry::trace::FutureExt::with_context(work, self.context.clone());
+        work
+    }
+}
+
+/// For the delivery of an event.
+pub(crate) fn dispatch(event: &EventEnvelope, attempts: u32, tenant: Tenant) -> Dispatch {
     let span = info_span!(
         "outbox.dispatch",
         event_id = %event.event_id(),
@@ -33,9 +51,11 @@ pub(crate) fn dispatch(event: &EventEnvelope, attempts: u32, tenant: Tenant) -> 
         otel.kind = "consumer",
         otel.status_code = Empty,
     );
-    #[cfg(feature = "opentelemetry")]
-    context::go_on(&span, event.headers());
-    span
+    Dispatch {
+        #[cfg(feature = "opentelemetry")]
+        context: context::go_on(&span, event.headers()),
+        span,
+    }
 }
 
 /// Whether tenants are named.
@@ -76,7 +96,11 @@ mod context {
         if event.headers().get(PARENT).is_some() {
             return event;
         }
-        let context = Span::current().context();
+        let of_span = Span::current().context();
+        // The nearest span may be one that a filter keeps from the layer; the last that it has seen is
+        // the current one of OpenTelemetry.
+        let context =
+            if of_span.span().span_context().is_valid() { of_span } else { Context::current() };
         let span = context.span();
         let current = span.span_context();
         if !current.is_valid() {
@@ -90,13 +114,16 @@ mod context {
         event.and_headers(headers)
     }
 
-    pub(super) fn go_on(span: &Span, headers: &Headers) {
+    /// Makes a span a part of the trace that the headers name; gives that.
+    pub(super) fn go_on(span: &Span, headers: &Headers) -> Context {
         let Some(parent) = headers.get(PARENT).and_then(|text| read(text, headers.get(STATE)))
         else {
-            return;
+            return Context::current();
         };
-        // Where nobody traces, there is nothing to be set.
-        let _ = span.set_parent(Context::new().with_remote_span_context(parent));
+        let context = Context::new().with_remote_span_context(parent);
+        // Where nobody looks at the span, there is nothing to be set.
+        let _ = span.set_parent(context.clone());
+        context
     }
 
     fn parent(context: &SpanContext) -> String {
@@ -130,9 +157,55 @@ mod context {
 
     #[cfg(test)]
     mod tests {
+        use opentelemetry::trace::TracerProvider;
+        use opentelemetry_sdk::trace::SdkTracerProvider;
+        use tracing::{debug_span, info_span};
+        use tracing_subscriber::filter::filter_fn;
+        use tracing_subscriber::layer::{Layer, SubscriberExt};
+
+        use super::super::{Tenant, dispatch};
         use super::*;
 
         const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+
+        /// Traces all but the spans of these names, which are only logged.
+        fn without(names: &'static [&'static str]) -> tracing::subscriber::DefaultGuard {
+            let tracer = SdkTracerProvider::builder().build().tracer("test");
+            let traces = tracing_opentelemetry::layer().with_tracer(tracer);
+            let traces = traces.with_filter(filter_fn(|of| !names.contains(&of.name())));
+            // Somebody else looks at every span, so that none is disabled.
+            let log = tracing_subscriber::layer::Identity::new().with_filter(filter_fn(|_| true));
+            let subscriber = tracing_subscriber::registry().with(traces).with(log);
+            tracing::subscriber::set_default(subscriber)
+        }
+
+        fn trace_of(span: &Span) -> TraceId {
+            span.context().span().span_context().trace_id()
+        }
+
+        #[test]
+        fn a_span_that_is_only_logged_does_not_hide_the_trace() {
+            let _guard = without(&["detail"]);
+            let request = info_span!("request");
+            let (_request, _detail) = (request.enter(), debug_span!("detail").entered());
+            let event = EventEnvelope::json("Paid", "{}").expect("it is one");
+            let event = carry(event);
+            let parent = event.headers().get(PARENT).and_then(|text| read(text, None));
+            assert_eq!(parent.expect("it has one").trace_id(), trace_of(&request));
+        }
+
+        #[tokio::test(flavor = "current_thread")]
+        async fn what_a_listener_does_is_traced_even_if_its_delivery_is_not() {
+            let text = format!("00-{TRACE}-b7ad6b7169203331-01");
+            let event = EventEnvelope::builder("Paid").header(PARENT, text).payload_json("{}");
+            let event = event.build().expect("it is one");
+            for left_out in [&[][..], &["outbox.dispatch"]] {
+                let _guard = without(left_out);
+                let dispatch = dispatch(&event, 0, Tenant::Shown);
+                let trace = dispatch.run(async { trace_of(&info_span!("listener")) }).await;
+                assert_eq!(trace.to_string(), TRACE, "without {left_out:?}");
+            }
+        }
 
         #[test]
         fn what_is_written_reads_back() {

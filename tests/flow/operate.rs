@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use std::time::Duration;
+
 use outbox::{
-    Config, DeadFilter, Delivery, EventEnvelope, ListenerError, ListenerRegistry, MetricsExporter,
-    Mode,
+    ClaimedEvent, Config, DeadFilter, Delivery, DispatchResult, EventEnvelope, ListenerError,
+    ListenerRegistry, MetricsExporter, Mode, Outbox, PollerHandler, Stats, Unroutable,
 };
 use outbox_tests::{Fresh, Heard, Spans, TestDatabase, event, eventually, on_every_database};
 
@@ -44,23 +46,34 @@ struct Topics(Arc<Mutex<Told>>);
 #[derive(Debug, Default)]
 struct Told {
     started: Vec<String>,
+    topics: Vec<String>,
     committed: Vec<String>,
+    called: Vec<String>,
     died: Vec<String>,
+    tables: Vec<Stats>,
 }
 
 impl MetricsExporter for Topics {
     fn starting(&mut self, table: &str, topics: &[&str]) {
         let mut told = self.0.lock().unwrap();
         told.started.push(table.to_owned());
-        assert!(["A", "B", "C"].iter().all(|topic| topics.contains(topic)), "{topics:?}");
+        told.topics = topics.iter().map(|topic| (*topic).to_owned()).collect();
     }
 
     fn committed(&self, topic: &str, events: usize) {
         self.0.lock().unwrap().committed.extend(vec![topic.to_owned(); events]);
     }
 
+    fn dispatched(&self, topic: &str, _: DispatchResult, _: Duration) {
+        self.0.lock().unwrap().called.push(topic.to_owned());
+    }
+
     fn died(&self, topic: &str, events: usize) {
         self.0.lock().unwrap().died.extend(vec![topic.to_owned(); events]);
+    }
+
+    fn table(&self, stats: &Stats) {
+        self.0.lock().unwrap().tables.push(*stats);
     }
 }
 
@@ -73,6 +86,11 @@ async fn topics_are_those_that_somebody_knows<DB: TestDatabase>(db: Fresh<DB>) {
     write(&outbox, std::slice::from_ref(&twice)).await;
     let told = topics.0.lock().unwrap();
     assert_eq!(told.started, ["outbox_event"]);
+    let topics = &told.topics;
+    assert!(
+        ["A", "B", "C"].iter().all(|topic| topics.iter().any(|known| known == topic)),
+        "{topics:?}"
+    );
     assert_eq!(told.committed, ["A", "other", "B"]);
 }
 
@@ -89,6 +107,57 @@ async fn every_death_is_counted<DB: TestDatabase>(db: Fresh<DB>) {
     let mut died = topics.0.lock().unwrap().died.clone();
     died.sort();
     assert_eq!(died, ["A", "other"]);
+}
+
+/// An event that nobody listens to dies without a call.
+async fn nobody_is_called_for_what_nobody_hears<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, topics) = (Heard::default(), Topics::default());
+    let outbox = quiet(&db, listening(&heard)).unroutable(Unroutable::Dead);
+    let outbox = outbox.metrics(topics.clone()).start().await.unwrap();
+    write(&outbox, &[event("A"), event("Unheard-of")]).await;
+    outbox.drained().await.unwrap();
+    let told = topics.0.lock().unwrap();
+    assert_eq!(
+        (&told.called[..], &told.died[..]),
+        (&["A".to_owned()][..], &["other".to_owned()][..])
+    );
+}
+
+/// Takes everything, and nothing for now.
+struct Full;
+
+impl PollerHandler for Full {
+    fn available_capacity(&self) -> usize {
+        0
+    }
+
+    fn handle(&self, _: ClaimedEvent, _: u32) -> bool {
+        false
+    }
+}
+
+async fn what_is_unroutable_is_counted<DB: TestDatabase>(db: Fresh<DB>) {
+    db.store().await;
+    db.fill("A", 0, 1, 3).await;
+    db.fill("Unheard-of", 2, 11, 2).await;
+    let sampled = async |topics: &Topics, outbox: Outbox<DB>| {
+        eventually("a sample", async || !topics.0.lock().unwrap().tables.is_empty()).await;
+        outbox.shutdown().await.unwrap();
+        let stats = topics.0.lock().unwrap().tables[0];
+        (stats.pending, stats.unknown)
+    };
+    let topics = Topics::default();
+    let handled = outbox::builder(db.pool.clone()).handler(Full).metrics(topics.clone());
+    assert_eq!(sampled(&topics, handled.start().await.unwrap()).await, (5, 0));
+    // Nothing is claimed in this test: it is about what waits.
+    let topics = Topics::default();
+    let mut config = Config::default();
+    config.poller.interval = HOUR;
+    config.poller.skip_recent = HOUR * 1_000;
+    let heard =
+        outbox::builder(db.pool.clone()).config(config).listeners(listening(&Heard::default()));
+    let heard = heard.metrics(topics.clone()).start().await.unwrap();
+    assert_eq!(sampled(&topics, heard).await, (5, 2));
 }
 
 const SECRET: &str = "hush-hush";
@@ -136,5 +205,7 @@ on_every_database!(
     a_replayed_event_is_delivered_at_once,
     topics_are_those_that_somebody_knows,
     every_death_is_counted,
+    nobody_is_called_for_what_nobody_hears,
+    what_is_unroutable_is_counted,
     a_delivery_has_a_span,
 );

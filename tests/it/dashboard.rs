@@ -8,12 +8,13 @@ use serde_json::Value;
 use crate::docs::read;
 
 /// Words of a query that are no series and no label.
-const FUNCTIONS: [&str; 9] = [
+const FUNCTIONS: [&str; 10] = [
     "sum",
     "max",
     "min",
     "by",
     "rate",
+    "time",
     "histogram_quantile",
     "label_values",
     "le",

@@ -184,6 +184,21 @@ async fn a_listeners_transaction_that_cannot_begin_spends_no_attempt() {
     assert_eq!(outbox.drain().await.delivered(), 2);
 }
 
+/// Nor does one that gets no answer, and no worker waits for it for ever.
+#[tokio::test]
+async fn a_listeners_transaction_that_hangs_is_given_up() {
+    let desk = Desk::default();
+    let impatient = shop(&desk).configure(|outbox| outbox.lease(Duration::from_secs(1)));
+    let outbox = impatient.start().await;
+    commit(&outbox, SHIPPED).await.unwrap();
+    outbox.faults().begin().hang();
+    let report = outbox.drain().await;
+    assert_eq!(report.deferred(), 1, "{report}");
+    assert!(desk.heard().is_empty());
+    outbox.clock().advance(LEASE);
+    assert_eq!(outbox.drain().await.delivered(), 2);
+}
+
 #[tokio::test]
 async fn a_listeners_commit_happens_exactly_once_whatever_is_said_of_it() {
     for lost in [false, true] {

@@ -1,6 +1,6 @@
 //! What a transaction has published, and what was committed.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use outbox::testing::{assert_published, published, refute_published};
 use outbox::{EventEnvelope, Tx};
@@ -62,6 +62,11 @@ async fn what_the_expected_event_says_is_compared_and_nothing_else() {
     refute_published!(tx, outbox::event(PAID).deliver_after(hour * 2));
     refute_published!(tx, outbox::event(PAID).aggregate_id("8"));
     refute_published!(tx, outbox::event(PAID).aggregate_type("Basket"));
+    refute_published!(tx, outbox::event(PAID).event_id("paid-8"));
+    tx.write(outbox::event(PAID).event_id("paid-8").occurred_at(SystemTime::UNIX_EPOCH)).unwrap();
+    assert_published!(tx, outbox::event(PAID).event_id("paid-8"));
+    assert_published!(tx, outbox::event(PAID).occurred_at(SystemTime::UNIX_EPOCH));
+    refute_published!(tx, outbox::event(PAID).occurred_at(SystemTime::UNIX_EPOCH + hour));
 
     // Neither the order of the keys nor spaces matter.
     tx.write(EventEnvelope::json("Raw", r#"{ "b": 1, "a": 2 }"#).unwrap()).unwrap();

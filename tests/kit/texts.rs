@@ -101,6 +101,22 @@ fn an_event_that_must_not_be_there() {
 }
 
 #[test]
+fn what_nobody_can_know_is_not_refuted() {
+    let delayed = || outbox::event(PAID).deliver_after(std::time::Duration::from_secs(1));
+    let text = failing(|| refute_published!(envelopes([PAID]), delayed()));
+    assert_eq!(
+        text,
+        r#"not to be refuted
+  unexpected Order/Paid of 7 {"order_id":7}
+  delays are known of open transactions only, and all else is the same
+  published  Order/Paid of 7 {"order_id":7}"#
+    );
+    refute_published!(envelopes([placed(7, 1)]), delayed());
+    let text = failing(|| refute_published!(Vec::new(), outbox::event(PAID).tenant("")));
+    assert!(text.contains("this event cannot be written at all: "), "{text}");
+}
+
+#[test]
 fn an_event_that_could_not_be_written() {
     let text = failing(|| assert_published!(Vec::new(), outbox::event(PAID).tenant("")));
     assert!(text.contains("an event that cannot be written: "), "{text}");

@@ -76,4 +76,22 @@ async fn a_database_that_goes_away<DB: TestDatabase>(db: Fresh<DB>) {
     goes_on(&db, &end(child).await).await;
 }
 
-on_every_database!(an_interrupted_replay_goes_on, a_database_that_goes_away);
+/// Nobody says that it is gone. Half a minute is long, so one database stands for all.
+async fn a_database_that_falls_silent<DB: TestDatabase>(db: Fresh<DB>) {
+    if DB::SHORT_NAME != "postgres" {
+        return;
+    }
+    fill(&db, MANY).await;
+    let proxy = Proxy::before(&db.url()).await;
+    let child = Program::at(proxy.url()).command("dead replay --all --yes --json").spawn().unwrap();
+    eventually("two batches are replayed", async || replayed(&db).await > 500).await;
+    proxy.freeze();
+    proxy.refuse(true);
+    goes_on(&db, &end(child).await).await;
+}
+
+on_every_database!(
+    an_interrupted_replay_goes_on,
+    a_database_that_goes_away,
+    a_database_that_falls_silent
+);

@@ -5,6 +5,7 @@ use super::{Dispatcher, Treatment};
 use crate::Error;
 use crate::hand::Entry;
 use crate::listener::{Listener, ListenerTx, Outcome, TxDatabase};
+use crate::run::within;
 use crate::store::{Backend, Finish, Finished};
 use crate::write::Tx;
 
@@ -23,9 +24,11 @@ impl<DB: Backend> Dispatcher<DB> {
         treatment: &Treatment,
         entry: &Entry,
     ) -> Ended {
+        let begin = self.writer.begin_acknowledging();
         let begun = tokio::select! {
             biased;
-            begun = self.writer.begin_acknowledging() => begun,
+            // Not for ever: the connection may be half open.
+            begun = within(self.patience, "beginning a transaction", begin) => begun,
             () = self.cancel.cancelled() => return Ended::Cancelled,
         };
         let mut tx = match begun {

@@ -18,13 +18,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument, Span};
+use tracing::Span;
 
 use crate::Error;
 use crate::caught::caught;
 use crate::hand::{BreakerStep, Entry, Hand};
-use crate::listener::{Listener, Listeners, Outcome, Result as Answer};
-use crate::metrics::{DispatchResult, MetricsExporter, OTHER};
+use crate::listener::{Listener, Listeners, Outcome, Result as Answer, Topics};
+use crate::metrics::{DispatchResult, MetricsExporter};
 use crate::poll::Wake;
 use crate::retry::RetryPolicy;
 use crate::run::Service;
@@ -48,6 +48,7 @@ pub(crate) struct Dispatcher<DB: Backend> {
     /// How long a listener pauses that cannot reach what it talks to.
     pub(crate) pause: Arc<dyn RetryPolicy>,
     pub(crate) metrics: Arc<dyn MetricsExporter>,
+    pub(crate) topics: Arc<Topics>,
     pub(crate) wake: Arc<Wake>,
     /// Cancels what runs.
     pub(crate) cancel: CancellationToken,
@@ -85,8 +86,8 @@ impl<DB: Backend> Dispatcher<DB> {
 
     /// Calls the listener, and says what follows, whatever panics.
     pub(crate) async fn attempt_once(&self, entry: &Entry) -> Decision {
-        let span = trace::dispatch(&entry.envelope, entry.attempts, self.tenant);
-        let decision = match caught(self.attempt(entry)).instrument(span.clone()).await {
+        let traced = trace::dispatch(&entry.envelope, entry.attempts, self.tenant);
+        let decision = match traced.run(caught(self.attempt(entry))).await {
             Ok(decision) => decision,
             // Not the listener, whose panics are caught, but something of the user's around it: an
             // error's text, a retry policy, the end of a call that took too long.
@@ -100,7 +101,7 @@ impl<DB: Backend> Dispatcher<DB> {
                 decision
             }
         };
-        tell_span(&span, &decision);
+        tell_span(&traced.span, &decision);
         decision
     }
 
@@ -148,9 +149,9 @@ impl<DB: Backend> Dispatcher<DB> {
                 event.event_type(),
                 event.aggregate_type()
             );
-            let dead = Finished::Dead { attempts: entry.attempts, error };
-            self.tell(OTHER, entry, &dead, Duration::ZERO);
-            return Decision::Record(dead);
+            // Nobody was called, so no call is counted.
+            self.tell_death(self.topics.of_type(event.event_type()), entry, entry.attempts, &error);
+            return Decision::Record(Finished::Dead { attempts: entry.attempts, error });
         };
         let begun = Instant::now();
         let (passed, allowed) = self.interceptors.before(event, entry.attempts);
@@ -224,17 +225,22 @@ impl<DB: Backend> Dispatcher<DB> {
                 DispatchResult::Failure
             }
             Finished::Dead { attempts, error } => {
-                tracing::error!(
-                    event_id = %event.event_id(), event_type = event.event_type(), attempts, error,
-                    "an event is dead"
-                );
-                self.metrics.died(topic, 1);
+                self.tell_death(topic, entry, *attempts, error);
                 DispatchResult::Dead
             }
             Finished::Deferred { .. } => DispatchResult::Deferred,
             Finished::Released | Finished::Cancelled => return,
         };
         self.metrics.dispatched(topic, result, took);
+    }
+
+    fn tell_death(&self, topic: &str, entry: &Entry, attempts: u32, error: &str) {
+        let event = &entry.envelope;
+        tracing::error!(
+            event_id = %event.event_id(), event_type = event.event_type(), attempts, error,
+            "an event is dead"
+        );
+        self.metrics.died(topic, 1);
     }
 }
 

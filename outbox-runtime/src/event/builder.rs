@@ -143,6 +143,10 @@ impl<K> EnvelopeBuilder<K> {
         self
     }
 
+    fn choices(&self) -> Chosen {
+        Chosen { event_id: self.event_id.is_some(), occurred_at: self.occurred_at.is_some() }
+    }
+
     /// What is not said about its time is `now`.
     fn finish(
         self,
@@ -280,6 +284,20 @@ pub trait IntoEnvelope {
         let _ = now;
         self.into_envelope()
     }
+
+    /// What whoever made it has chosen, and would otherwise differ from event to event.
+    #[doc(hidden)]
+    fn chosen(&self) -> Chosen {
+        Chosen::default()
+    }
+}
+
+/// Of an event's id and time, those that were not left to us.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Chosen {
+    pub event_id: bool,
+    pub occurred_at: bool,
 }
 
 #[diagnostic::do_not_recommend]
@@ -301,6 +319,10 @@ impl IntoEnvelope for EnvelopeBuilder<Typed> {
     fn into_envelope_at(self, now: SystemTime) -> Result<EventEnvelope, EventError> {
         self.build_at(now)
     }
+
+    fn chosen(&self) -> Chosen {
+        self.choices()
+    }
 }
 
 impl IntoEnvelope for EnvelopeBuilder<Dynamic> {
@@ -310,6 +332,10 @@ impl IntoEnvelope for EnvelopeBuilder<Dynamic> {
 
     fn into_envelope_at(self, now: SystemTime) -> Result<EventEnvelope, EventError> {
         self.build_at(now)
+    }
+
+    fn chosen(&self) -> Chosen {
+        self.choices()
     }
 }
 

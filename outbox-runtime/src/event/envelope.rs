@@ -89,6 +89,13 @@ impl EventEnvelope {
         self
     }
 
+    /// The same event as if it were due at once.
+    #[cfg(feature = "testing")]
+    pub(crate) fn without_delay(mut self) -> Self {
+        Arc::make_mut(&mut self.0).delay = None;
+        self
+    }
+
     /// An envelope as it was stored. What a database holds was checked before, or is somebody's own
     /// row; either way it is delivered as it stands.
     pub(crate) fn stored(stored: StoredParts) -> Self {

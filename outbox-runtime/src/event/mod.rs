@@ -11,6 +11,8 @@ mod payload;
 mod status;
 mod text;
 
+#[doc(hidden)]
+pub use builder::Chosen;
 pub use builder::{Dynamic, EnvelopeBuilder, IntoEnvelope, Typed, event};
 pub(crate) use envelope::StoredParts;
 pub use envelope::{Delay, EventEnvelope};

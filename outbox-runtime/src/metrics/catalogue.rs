@@ -107,6 +107,7 @@ catalogue! {
     DEAD_COUNT: "_dead_count" Gauge Count TABLE "events given up and still there; up to 100,000";
     DONE_ESTIMATE: "_done_estimate" Gauge Count TABLE "events delivered and not purged yet, roughly";
     OLDEST_AGE: "_oldest_pending_age_seconds" Gauge Seconds TABLE "how long the oldest pending event has been due, or in hand: alert on this one";
+    SAMPLED: "_sampled_timestamp_seconds" Gauge Seconds TABLE "when the table was last read for these gauges, in seconds since 1970";
     UNROUTABLE: "_unroutable_count" Gauge Count TABLE "pending events that nobody in this process listens to";
     PAUSED: "_paused_listeners" Gauge Count TABLE "listeners that pause because what they talk to cannot be reached";
 

@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use super::catalogue::{self, Metric, MetricKind, MetricUnit};
 use super::{DispatchResult, MetricsExporter, OTHER, Way};
+use crate::clock;
 use crate::store::Stats;
 
 /// Writes to the recorder of the [`metrics`](https://docs.rs/metrics) crate, from where any exporter
@@ -162,6 +163,7 @@ impl MetricsExporter for MetricsFacade {
         let age = stats.oldest_overdue.as_secs_f64();
         self.set(&catalogue::OLDEST_AGE, age);
         self.set(&catalogue::LAG, age * 1_000.0);
+        self.set(&catalogue::SAMPLED, clock::unix_millis(clock::now()) as f64 / 1_000.0);
     }
 
     fn claimed(&self, rows: usize, took: Duration) {

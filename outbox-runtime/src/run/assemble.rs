@@ -21,7 +21,7 @@ use crate::listener::{Listener, Listeners, Timeout, Topics};
 use crate::metrics::{Careful, MetricsExporter};
 use crate::poll::{Interest, PollLoop, Poller, Renewer, Wake};
 use crate::retry::{Backoff, RetryPolicy};
-use crate::store::{Backend, Store};
+use crate::store::{Backend, Store, Subscription};
 use crate::trace::Tenant;
 use crate::write::{Counter, NoSeats, Seats, Writer};
 
@@ -117,7 +117,8 @@ pub(super) async fn assemble<DB: Backend>(
     let wake = Arc::new(Wake::new());
     let everything = config.unroutable == Unroutable::Dead || handler.is_some();
     let interest = Interest::new(Arc::clone(&listeners), everything);
-    let subscription = interest.of_all(&own);
+    // A handler takes whatever it is given.
+    let subscription = if handler.is_some() { Subscription::ALL } else { interest.of_all(&own) };
 
     let keepers = services();
     let recorder = Arc::new(Recorder {
@@ -172,6 +173,7 @@ pub(super) async fn assemble<DB: Backend>(
         interceptors,
         pause: Arc::new(backoff(Duration::from_secs(1), Duration::from_secs(60))),
         metrics: Arc::clone(&metrics),
+        topics: Arc::clone(&topics),
         wake: Arc::clone(&wake),
         cancel: cancel.clone(),
         tenant: if config.redact_tenant { Tenant::Hidden } else { Tenant::Shown },
@@ -221,6 +223,7 @@ pub(super) async fn assemble<DB: Backend>(
         patience,
         unknown: Seldom::default(),
         next: Instant::now(),
+        left_out: 0,
     });
 
     let replayed = Arc::clone(&wake);

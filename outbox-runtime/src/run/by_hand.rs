@@ -3,6 +3,7 @@ use std::sync::Arc;
 use crate::Error;
 use crate::dispatch::decide::Decision;
 use crate::dispatch::{Dispatcher, Recorder};
+use crate::event::EventEnvelope;
 use crate::hand::{Entry, Phase};
 use crate::listener::Listeners;
 use crate::poll::{Poller, Renewer};
@@ -21,6 +22,13 @@ pub(crate) struct ByHand<DB: Backend> {
 impl<DB: Backend> ByHand<DB> {
     pub(crate) fn listeners(&self) -> &Listeners {
         &self.dispatcher.listeners
+    }
+
+    /// Whether somebody takes an event: its listener, or a handler that takes all.
+    pub(crate) fn hears(&self, event: &EventEnvelope) -> bool {
+        let known = self.listeners();
+        self.poller.handler.is_some()
+            || known.find(event.aggregate_type(), event.event_type()).is_some()
     }
 
     pub(crate) fn writer(&self) -> &Writer<DB> {

@@ -43,7 +43,6 @@ impl<DB: Backend> Seats for HotPath<DB> {
             return None;
         }
         if event.delay().is_some() {
-            self.metrics.enqueued(Way::HotSkippedDelayed, 1);
             return None;
         }
         let group = self.listeners.position(event.aggregate_type(), event.event_type());
@@ -88,6 +87,9 @@ impl<DB: Backend> Seats for HotPath<DB> {
             (_, true) => self.wake.sweep(),
         }
         if left.delayed > 0 {
+            if self.straight {
+                self.metrics.enqueued(Way::HotSkippedDelayed, left.delayed);
+            }
             self.wake.look();
         }
         if let (true, Some(notices)) = (left.due + left.delayed > 0, &self.notices) {

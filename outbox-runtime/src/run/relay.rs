@@ -120,6 +120,9 @@ impl<DB: Backend> Relay<DB> {
             // Not for ever: a connection may be half open.
             let _ = tokio::time::timeout(LAST_MOMENTS, pool.close()).await;
         }
+        // A process that lives on goes on being asked for these.
+        self.recorder.metrics.queue_depth(0, 0);
+        self.recorder.metrics.paused_listeners(0);
         *ended = Some(flushed.is_ok());
         flushed
     }

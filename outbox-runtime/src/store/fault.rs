@@ -130,8 +130,8 @@ impl FaultPoint<'_> {
     }
 
     /// Nothing is done and no answer ever comes. The outbox itself waits for a third of the lease for an
-    /// answer to `claim` and `record`, between half a second and 10; the application waits for
-    /// `begin` and `commit` as long as it likes.
+    /// answer to `claim` and `record`, and to `begin` and `commit` for a listener, between half a second
+    /// and 10; the application waits for `begin` and `commit` as long as it likes.
     pub fn hang(self) {
         self.add(Effect::Hang);
     }

@@ -34,10 +34,9 @@ impl<DB: Backend> Store<DB> {
     pub async fn stats(&self, subscription: &Subscription) -> Result<Stats, Error> {
         let doing = "reading statistics";
         let mut stats = Stats::default();
-        let mut known = 0;
         let args = || subscription.args(DB::DIALECT);
         let claims = subscription.claims(&self.sql);
-        for (pending, of_known) in self.sql.pending.iter().zip(&claims.known) {
+        for (pending, unknown) in self.sql.pending.iter().zip(&claims.unknown) {
             let rows = self.rows(doing, pending.clone(), vec![]).await?;
             let column = |column| {
                 let row = rows.first();
@@ -47,9 +46,9 @@ impl<DB: Backend> Store<DB> {
             stats.locked += column(1).unsigned_abs();
             let overdue = Duration::from_micros(u64::try_from(column(2)).unwrap_or_default());
             stats.oldest_overdue = stats.oldest_overdue.max(overdue);
-            known += self.number(doing, of_known.clone(), args()).await?.unwrap_or_default();
+            let unknown = self.number(doing, unknown.clone(), args()).await?;
+            stats.unknown += unknown.unwrap_or_default().unsigned_abs();
         }
-        stats.unknown = stats.pending.saturating_sub(known.unsigned_abs());
         let by_name = DB::DIALECT.estimate_by_name;
         let args = || vec![self.table.name().into(), self.table.schema().into()];
         let args = if by_name { args() } else { Vec::new() };

@@ -8,7 +8,8 @@ use crate::event::EventEnvelope;
 /// [`outbox.published().await`](crate::testing::TestOutbox::published).
 ///
 /// Payloads are compared as JSON. What the expected event says beside that (aggregate id, tenant, headers,
-/// delay) must be so; what it does not say may be anything. Delays are known of open transactions only.
+/// delay; id and time if [`event`](crate::event::event) or a builder was given them) must be so; what it does not
+/// say may be anything. Delays are known of open transactions only.
 ///
 /// ```
 /// # use outbox_runtime as outbox;
@@ -45,7 +46,8 @@ macro_rules! assert_published {
 }
 
 /// Asserts that an event was not published: the opposite of
-/// [`assert_published!`](crate::testing::assert_published).
+/// [`assert_published!`](crate::testing::assert_published). It also fails for an event that could not be
+/// written at all, and where nobody can know.
 ///
 /// ```
 /// # use outbox_runtime as outbox;
@@ -128,7 +130,10 @@ pub fn assert_exactly(events: &(impl Published + ?Sized), expected: Vec<Expectat
 #[track_caller]
 #[expect(clippy::panic, reason = "a test fails by panicking")]
 pub fn refute_one(events: &(impl Published + ?Sized), unexpected: &Expectation) {
-    let events = events.published();
+    let (events, open) = (events.published(), events.is_open());
+    if let Some(why) = unexpected.cannot_be_refuted(&events, open) {
+        panic!("not to be refuted\n  unexpected {unexpected}\n  {why}");
+    }
     if let Some(event) = events.iter().find(|event| unexpected.differences(event).is_empty()) {
         let event = shown(event);
         panic!("published\n  unexpected {unexpected}\n  published  {event}");

@@ -52,7 +52,7 @@ impl TestBuilder {
 
     /// Anything else that the application says when it starts:
     /// `.configure(|outbox| outbox.max_attempts(3).hook(Audit))`. Whatever the mode, nothing is delivered before
-    /// [`drain`](TestOutbox::drain).
+    /// [`drain`](TestOutbox::drain). What a `PollerHandler` does with events is not in the report.
     pub fn configure(
         mut self,
         change: impl FnOnce(Builder<Sqlite>) -> Builder<Sqlite> + Send + 'static,

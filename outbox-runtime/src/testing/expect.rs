@@ -3,7 +3,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::diff;
-use crate::event::{EventEnvelope, EventError, IntoEnvelope};
+use crate::event::{Chosen, EventEnvelope, EventError, IntoEnvelope};
 
 /// What an assertion asks for.
 #[derive(Debug)]
@@ -13,8 +13,8 @@ pub struct Expectation(Asked);
 enum Asked {
     /// Any event of this name.
     Named(String),
-    /// This one.
-    Event(EventEnvelope),
+    /// This one, with what was chosen of its id and time.
+    Event(EventEnvelope, Chosen),
     /// One that could not be written at all.
     Refused(EventError),
 }
@@ -35,8 +35,9 @@ pub trait IntoExpectation {
 #[diagnostic::do_not_recommend]
 impl<E: IntoEnvelope> IntoExpectation for E {
     fn into_expectation(self) -> Expectation {
+        let chosen = self.chosen();
         Expectation(match self.into_envelope() {
-            Ok(envelope) => Asked::Event(envelope),
+            Ok(envelope) => Asked::Event(envelope, chosen),
             Err(refusal) => Asked::Refused(refusal),
         })
     }
@@ -53,7 +54,7 @@ impl Expectation {
     pub(super) fn is_related(&self, event: &EventEnvelope) -> bool {
         match &self.0 {
             Asked::Named(_) | Asked::Refused(_) => false,
-            Asked::Event(expected) => names(expected) == names(event),
+            Asked::Event(expected, _) => names(expected) == names(event),
         }
     }
 
@@ -64,8 +65,30 @@ impl Expectation {
             Asked::Named(name) => {
                 vec![format!("event type: expected {name}, found {}", event.event_type())]
             }
-            Asked::Event(expected) => compare(expected, event),
+            Asked::Event(expected, chosen) => compare(expected, *chosen, event),
             Asked::Refused(refusal) => vec![format!("cannot be written: {refusal}")],
+        }
+    }
+
+    /// Why nobody could say that no event is the one that is asked for.
+    pub(super) fn cannot_be_refuted(&self, events: &[EventEnvelope], open: bool) -> Option<String> {
+        match &self.0 {
+            Asked::Named(_) => None,
+            Asked::Refused(refusal) => {
+                Some(format!("this event cannot be written at all: {refusal}"))
+            }
+            Asked::Event(expected, chosen) => {
+                expected.delay().filter(|_| !open)?;
+                let undelayed = expected.clone().without_delay();
+                let is_alike = |event: &&EventEnvelope| {
+                    event.delay().is_none() && compare(&undelayed, *chosen, event).is_empty()
+                };
+                let event = events.iter().find(is_alike)?;
+                Some(format!(
+                    "delays are known of open transactions only, and all else is the same\n  published  {}",
+                    shown(event)
+                ))
+            }
         }
     }
 }
@@ -74,7 +97,7 @@ impl fmt::Display for Expectation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Asked::Named(name) => write!(f, "any {name}"),
-            Asked::Event(event) => f.write_str(&shown(event)),
+            Asked::Event(event, _) => f.write_str(&shown(event)),
             Asked::Refused(refusal) => write!(f, "an event that cannot be written: {refusal}"),
         }
     }
@@ -92,8 +115,8 @@ fn names(event: &EventEnvelope) -> (&str, &str) {
 }
 
 /// What the expected event says must be so. What it does not say may be anything: an id of the aggregate, a
-/// tenant, a header, a delay. Ids and times of the events themselves are never the same.
-fn compare(expected: &EventEnvelope, event: &EventEnvelope) -> Vec<String> {
+/// tenant, a header, a delay, and its own id and time, which are different for each event.
+fn compare(expected: &EventEnvelope, chosen: Chosen, event: &EventEnvelope) -> Vec<String> {
     let mut differences = Vec::new();
     let mut note = |what: &str, expected: String, found: Option<String>| {
         if found.as_ref() != Some(&expected) {
@@ -104,6 +127,13 @@ fn compare(expected: &EventEnvelope, event: &EventEnvelope) -> Vec<String> {
     let own = |text: Option<&str>| text.map(str::to_owned);
     note("aggregate type", expected.aggregate_type().into(), own(Some(event.aggregate_type())));
     note("event type", expected.event_type().into(), own(Some(event.event_type())));
+    if chosen.event_id {
+        note("event id", expected.event_id().to_string(), Some(event.event_id().to_string()));
+    }
+    if chosen.occurred_at {
+        let at = |event: &EventEnvelope| format!("{:?}", event.occurred_at());
+        note("time", at(expected), Some(at(event)));
+    }
     if let Some(id) = expected.aggregate_id() {
         note("aggregate id", id.into(), own(event.aggregate_id()));
     }

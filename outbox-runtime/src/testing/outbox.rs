@@ -44,7 +44,9 @@ impl TestOutbox {
         Self { outbox, pool, rig }
     }
 
-    /// The database.
+    /// The database, for the tables of the application. What is made of it goes by the real time, and not by
+    /// [`clock`](Self::clock): dead events are at [`dead_events`](Outbox::dead_events), the purge at
+    /// [`store`](Outbox::store).
     pub fn pool(&self) -> &SqlitePool {
         &self.pool
     }
@@ -74,8 +76,9 @@ impl TestOutbox {
         }
     }
 
-    /// Delivers everything that is due, in the order of due time and writing, until nothing is; what listeners
-    /// write is delivered as well. Tells what became of each event.
+    /// Delivers everything that is due until nothing is, a batch at a time: in each those that were never tried
+    /// by due time and writing, then those that were. What listeners write is delivered as well. Tells what
+    /// became of each event.
     ///
     /// If the database fails, it stops there and the report says so; the next call goes on, as the outbox
     /// would after a while.
@@ -95,8 +98,7 @@ impl TestOutbox {
             }
             for stored in sound(self.outbox.store().everything().await, place) {
                 let event = &stored.row.envelope;
-                let known = self.by_hand().listeners();
-                let heard = known.find(event.aggregate_type(), event.event_type()).is_some();
+                let heard = self.by_hand().hears(event);
                 if stored.due && !stored.row.status.is_terminal() && !heard {
                     report.note_unroutable(event);
                 }

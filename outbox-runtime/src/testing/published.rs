@@ -25,11 +25,21 @@ pub fn published(events: &(impl Published + ?Sized)) -> Vec<EventEnvelope> {
 pub trait Published {
     /// The events, in order.
     fn published(&self) -> Vec<EventEnvelope>;
+
+    /// Whether they are as they were written, and not as they were stored.
+    #[doc(hidden)]
+    fn is_open(&self) -> bool {
+        false
+    }
 }
 
 impl<DB: Backend> Published for Tx<DB> {
     fn published(&self) -> Vec<EventEnvelope> {
         self.written()
+    }
+
+    fn is_open(&self) -> bool {
+        true
     }
 }
 
@@ -49,10 +59,18 @@ impl<T: Published + ?Sized> Published for &T {
     fn published(&self) -> Vec<EventEnvelope> {
         (**self).published()
     }
+
+    fn is_open(&self) -> bool {
+        (**self).is_open()
+    }
 }
 
 impl<T: Published + ?Sized> Published for &mut T {
     fn published(&self) -> Vec<EventEnvelope> {
         (**self).published()
+    }
+
+    fn is_open(&self) -> bool {
+        (**self).is_open()
     }
 }

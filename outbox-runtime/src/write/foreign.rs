@@ -34,8 +34,9 @@ impl<DB: Backend> Writer<DB> {
         event: impl IntoEnvelope,
     ) -> Result<Option<Receipt>, Error> {
         let shared = &self.shared;
-        let event = trace::carry(event.into_envelope_at(shared.store.wall_clock())?);
+        let event = event.into_envelope_at(shared.store.wall_clock())?;
         let events = shared.hooks.before_write(vec![event])?;
+        let events: Vec<EventEnvelope> = events.into_iter().map(trace::carry).collect();
         let rows: Vec<NewRow<'_>> =
             events.iter().map(|envelope| NewRow { envelope, seated: Seated::No }).collect();
         let inserted = shared.store.insert(connection, &rows).await?;

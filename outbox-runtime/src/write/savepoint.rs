@@ -99,9 +99,11 @@ pub(super) fn buffer<DB: Backend, E: IntoEnvelope>(
     shared: &Shared<DB>,
     events: impl IntoIterator<Item = E>,
 ) -> Result<Vec<EventId>, Error> {
-    let checked = |event: E| event.into_envelope_at(shared.store.wall_clock()).map(trace::carry);
+    let checked = |event: E| event.into_envelope_at(shared.store.wall_clock());
     let events = events.into_iter().map(checked).collect::<Result<Vec<_>, _>>()?;
     let events = shared.hooks.before_write(events)?;
+    // What a hook has added is of the same trace.
+    let events: Vec<EventEnvelope> = events.into_iter().map(trace::carry).collect();
     let ids = events.iter().map(EventEnvelope::event_id).collect();
     shared.hooks.after_write(&events);
     buffer.extend(events);
