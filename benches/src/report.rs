@@ -12,17 +12,19 @@ struct Line {
 }
 
 impl Report {
-    /// Adds the medians of some rounds.
+    /// Adds the medians of some rounds; gives their ratio.
     pub(crate) fn add(
         &mut self,
         name: &'static str,
         unit: &'static str,
         ours: Vec<f64>,
         baseline: Vec<f64>,
-    ) {
+    ) -> f64 {
         let line = Line { name, unit, value: median(ours), baseline: median(baseline) };
         println!("{}", line.text());
+        let ratio = line.ratio();
         self.0.push(line);
+        ratio
     }
 
     /// Prints a table, and with `json` one line for programs.
