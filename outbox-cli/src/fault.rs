@@ -40,7 +40,10 @@ impl Fault {
     }
 
     /// What a command came to, after that was told. If nobody reads it, it came to the same.
-    pub(crate) fn or(told: Result<(), Self>, came_to: Result<Exit, Self>) -> Result<Exit, Self> {
+    pub(crate) fn conclude(
+        told: Result<(), Self>,
+        came_to: Result<Exit, Self>,
+    ) -> Result<Exit, Self> {
         match told {
             Err(fault) if fault.exit != Exit::Done && came_to.is_ok() => Err(fault),
             _ => came_to,

@@ -44,7 +44,7 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: Doctor) -> Res
     };
     let worst = if strict { FindingLevel::Warning } else { FindingLevel::Error };
     let bad = findings.iter().any(|finding| finding.level >= worst);
-    Fault::or(told, Ok(if bad { Exit::No } else { Exit::Done }))
+    Fault::conclude(told, Ok(if bad { Exit::No } else { Exit::Done }))
 }
 
 fn entry(finding: &Finding) -> Entry<'_> {

@@ -82,5 +82,5 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Migrate) -> R
             _ => format!("table `{table}` is up to date"),
         })
     };
-    Fault::or(told, Ok(if to_do && args.check { Exit::No } else { Exit::Done }))
+    Fault::conclude(told, Ok(if to_do && args.check { Exit::No } else { Exit::Done }))
 }

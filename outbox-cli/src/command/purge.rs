@@ -66,7 +66,7 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Purge) -> Res
     let deleted = purging.report();
     (report.deleted_done, report.deleted_dead) = (deleted.done, deleted.dead);
     let text = format!("deleted: {} done, {} dead", deleted.done, deleted.dead);
-    Fault::or(
+    Fault::conclude(
         tell(session, &report, &text),
         match ending {
             Ending::Complete => Ok(Exit::Done),

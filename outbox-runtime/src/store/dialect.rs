@@ -45,9 +45,8 @@ pub struct Dialect {
     pub(super) begin_acknowledging: &'static str,
     /// Begins one of ours.
     pub(super) begin_work: &'static str,
-    /// What comes before a change that is a transaction of its own, on a connection that others use as
-    /// well.
-    pub(super) before_change: Option<&'static str>,
+    /// Whether a single statement needs one around it as well, for what it would lock by itself.
+    pub(super) work_for_changes: bool,
     /// Fails if the transaction that was begun is no longer there. PostgreSQL needs none: there every
     /// statement fails in an aborted transaction.
     pub(super) guard: Option<&'static str>,

@@ -73,7 +73,7 @@ pub use trouble::Trouble;
 
 use std::sync::Arc;
 
-use sqlx::{Pool, SqlStr};
+use sqlx::{Connection, Pool, SqlStr};
 
 use crate::Error;
 #[doc(hidden)]
@@ -171,17 +171,22 @@ impl<DB: Backend> Store<DB> {
     }
 
     async fn change_once(&self, sql: &SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {
-        let done = lending!(self, connection => {
-            let ready = match &self.sql.before_change {
-                Some(before) => DB::run(connection, before.clone()).await,
-                None => Ok(()),
-            };
-            match ready {
-                Ok(()) => DB::execute(connection, sql.clone(), args).await,
-                Err(error) => Err(error),
-            }
-        });
-        done.map(|done| done.rows)
+        lending!(self, connection => self.change_on(connection, sql, args).await)
+    }
+
+    async fn change_on(
+        &self,
+        connection: &mut DB::Connection,
+        sql: &SqlStr,
+        args: Vec<Arg>,
+    ) -> sqlx::Result<u64> {
+        if !DB::DIALECT.work_for_changes {
+            return DB::execute(connection, sql.clone(), args).await.map(|done| done.rows);
+        }
+        let mut work = connection.begin_with(self.sql.begin_work.clone()).await?;
+        let done = DB::execute(&mut work, sql.clone(), args).await?;
+        work.commit().await?;
+        Ok(done.rows)
     }
 
     /// Runs a statement that only reads.

@@ -47,8 +47,8 @@ pub(super) const DIALECT: Dialect = Dialect {
     begin_acknowledging: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
         SAVEPOINT outbox_tx",
     begin_work: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION",
-    // Otherwise a purge locks the gaps between what it deletes, and new events have to go into one.
-    before_change: Some("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"),
+    // A purge would lock the gaps between what it deletes, and new events have to go into one.
+    work_for_changes: true,
     guard: Some("RELEASE SAVEPOINT outbox_tx"),
     probe: &["RELEASE SAVEPOINT outbox_tx", "SAVEPOINT outbox_tx"],
 

@@ -79,7 +79,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     begin: "BEGIN",
     begin_acknowledging: "BEGIN ISOLATION LEVEL READ COMMITTED",
     begin_work: "BEGIN ISOLATION LEVEL READ COMMITTED",
-    before_change: None,
+    work_for_changes: false,
     guard: None,
     probe: &["SELECT 1"],
 

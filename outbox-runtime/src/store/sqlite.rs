@@ -58,7 +58,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     begin: "BEGIN IMMEDIATE; SAVEPOINT outbox_tx",
     begin_acknowledging: "BEGIN IMMEDIATE; SAVEPOINT outbox_tx",
     begin_work: "BEGIN IMMEDIATE",
-    before_change: None,
+    work_for_changes: false,
     guard: Some("RELEASE SAVEPOINT outbox_tx"),
     probe: &["RELEASE SAVEPOINT outbox_tx", "SAVEPOINT outbox_tx"],
 

@@ -162,7 +162,7 @@ async fn by_id<DB: Backend>(
     for (_, error) in &refused {
         note(&harmless(&error.to_string()));
     }
-    Fault::or(told, last.map_or(Ok(Exit::Done), |(_, error)| Err(session.fault(error))))
+    Fault::conclude(told, last.map_or(Ok(Exit::Done), |(_, error)| Err(session.fault(error))))
 }
 
 /// Shows those that there are, and asks. If there are none, there is nothing to ask about.
@@ -252,7 +252,7 @@ async fn by_filter<DB: Backend>(
     let ending = progress::run(&mut sweep, bar(matched)).await;
     let changed = sweep.done();
     let told = tell(session, &report(changed), &format!("{}: {}", action.done(), events(changed)));
-    Fault::or(
+    Fault::conclude(
         told,
         match ending {
             Ending::Complete => Ok(Exit::Done),
