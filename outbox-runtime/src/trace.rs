@@ -194,6 +194,43 @@ mod context {
             assert_eq!(parent.expect("it has one").trace_id(), trace_of(&request));
         }
 
+        /// Sends a copy of every event to somebody else.
+        #[cfg(feature = "testing")]
+        struct Copying;
+
+        #[cfg(feature = "testing")]
+        impl crate::write::WriterHook for Copying {
+            fn before_write(
+                &self,
+                mut events: Vec<EventEnvelope>,
+            ) -> Result<Vec<EventEnvelope>, Box<dyn std::error::Error + Send + Sync>> {
+                events.extend(EventEnvelope::json("Copied", "{}"));
+                Ok(events)
+            }
+        }
+
+        #[cfg(feature = "testing")]
+        #[tokio::test(flavor = "current_thread")]
+        async fn what_a_hook_adds_is_of_the_same_trace() {
+            let _guard = without(&[]);
+            let outbox = crate::testing::outbox().configure(|outbox| outbox.hook(Copying));
+            let outbox = outbox.start().await;
+            let mut tx = outbox.begin().await.expect("a transaction");
+            let request = info_span!("request");
+            let event = EventEnvelope::json("Paid", "{}").expect("it is one");
+            request.in_scope(|| tx.write(event)).expect("it is written");
+            let mut part = tx.savepoint().await.expect("a part");
+            let event = EventEnvelope::json("Paid", "{}").expect("it is one");
+            request.in_scope(|| part.write(event)).expect("it is written");
+            part.release().await.expect("it is kept");
+            let written = crate::testing::published(&tx);
+            assert_eq!(written.len(), 4);
+            for event in written {
+                let parent = event.headers().get(PARENT).and_then(|text| read(text, None));
+                assert_eq!(parent.expect("it has one").trace_id(), trace_of(&request));
+            }
+        }
+
         #[tokio::test(flavor = "current_thread")]
         async fn what_a_listener_does_is_traced_even_if_its_delivery_is_not() {
             let text = format!("00-{TRACE}-b7ad6b7169203331-01");
