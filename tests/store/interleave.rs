@@ -3,13 +3,15 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use outbox::{EventEnvelope, Status};
+use outbox::{Error, EventEnvelope, Status};
 use outbox_runtime::store::{Completion, Finish, Finished, NewRow, Renewal, Seated};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_database};
+use outbox_tests::{Fresh, Rows, TestDatabase, event, eventually, lease, on_every_database};
+use sqlx::SqlSafeStr;
 
 use super::claim::{self, request};
 use super::dead::dead_events;
 use super::finish::{claimed, dead, of, retry};
+use super::housekeeping::is_deleting;
 
 /// Claim and claim: many claimers, and no row in two hands.
 async fn claim_meets_claim<DB: TestDatabase>(db: Fresh<DB>) {
@@ -240,8 +242,29 @@ async fn everybody_works_on_the_same_table<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(db.number(left).await, 0);
 }
 
+/// Replay and discard: whoever comes second finds the event alive, and leaves it alone. Of a file nobody can
+/// tell who waits for it.
+async fn discard_meets_replay<DB: TestDatabase>(db: Fresh<DB>) {
+    if DB::URL_VARIABLE.is_none() {
+        return;
+    }
+    let store = db.store().await;
+    db.fill("A", 3, 1, 1).await;
+    let mut replaying = db.pool.begin().await.unwrap();
+    let replay = "UPDATE outbox_event SET status = 0, done_at = NULL WHERE event_id = 'e1'";
+    DB::run(&mut replaying, replay.into_sql_str()).await.unwrap();
+    let dead = dead_events(&store);
+    let discarding = tokio::spawn(async move { dead.discard("e1", "a test").await });
+    eventually("it waits for the row", async || is_deleting(&db).await).await;
+    replaying.commit().await.unwrap();
+    let refused = discarding.await.unwrap().unwrap_err();
+    assert!(matches!(refused, Error::NotDead { status: Status::New, .. }), "{refused}");
+    assert_eq!((&db, &store).count().await, 1);
+}
+
 on_every_database!(
     claim_meets_claim,
+    discard_meets_replay,
     claim_meets_an_insert_in_flight,
     insert_meets_the_same_id_uncommitted,
     finish_meets_a_reclaimed_row,

@@ -3,6 +3,7 @@
 use std::process::{Child, Command, Stdio};
 
 use outbox_tests::{Fresh, Proxy, TestDatabase, eventually, on_every_database};
+use sqlx::SqlSafeStr;
 
 use crate::program::{Program, Ran};
 
@@ -76,17 +77,24 @@ async fn a_database_that_goes_away<DB: TestDatabase>(db: Fresh<DB>) {
     goes_on(&db, &end(child).await).await;
 }
 
-/// Nobody says that it is gone. Half a minute is long, so one database stands for all.
+/// The third batch is done, and nobody ever says so. Half a minute is long, so one database stands for all.
 async fn a_database_that_falls_silent<DB: TestDatabase>(db: Fresh<DB>) {
     if DB::SHORT_NAME != "postgres" {
         return;
     }
     fill(&db, MANY).await;
+    let mut holder = db.pool.begin().await.unwrap();
+    let hold = "SELECT event_id FROM outbox_event WHERE event_id = 'e1200' FOR UPDATE";
+    DB::fetch(&mut holder, hold.into_sql_str(), vec![]).await.unwrap();
     let proxy = Proxy::before(&db.url()).await;
     let child = Program::at(proxy.url()).command("dead replay --all --yes --json").spawn().unwrap();
-    eventually("two batches are replayed", async || replayed(&db).await > 500).await;
+    let waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() \
+        AND wait_event_type = 'Lock'";
+    eventually("the third batch waits", async || db.number(waiting).await > 0).await;
     proxy.freeze();
     proxy.refuse(true);
+    holder.rollback().await.unwrap();
+    eventually("it is replayed", async || replayed(&db).await == 1_500).await;
     goes_on(&db, &end(child).await).await;
 }
 
