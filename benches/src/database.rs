@@ -39,20 +39,59 @@ pub(crate) fn payload() -> String {
     format!(r#"{{"text":"{}"}}"#, "x".repeat(289))
 }
 
+/// What the planner knows of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Statistics {
+    /// Its content, as after a quiet night.
+    Analysed,
+    /// Nothing, as in the first burst after a migration.
+    Never,
+}
+
+impl Statistics {
+    /// A suffix for the name of a measurement.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Analysed => "",
+            Self::Never => ", never analysed",
+        }
+    }
+
+    /// Brings the table into this state, and keeps autovacuum from changing it meanwhile.
+    async fn settle(self, pool: &PgPool) -> Result {
+        if self == Self::Analysed {
+            sqlx::query("VACUUM (ANALYZE) outbox_event").execute(pool).await?;
+        }
+        sqlx::query("CHECKPOINT").execute(pool).await?;
+        Ok(())
+    }
+}
+
 /// Fills the table with events that are due.
-pub(crate) async fn fill(pool: &PgPool, events: i32) -> Result {
+pub(crate) async fn fill(pool: &PgPool, events: i32, statistics: Statistics) -> Result {
+    fill_with(pool, events, 0, statistics).await
+}
+
+/// Fills the table with events of a status.
+pub(crate) async fn fill_with(
+    pool: &PgPool,
+    events: i32,
+    status: i16,
+    statistics: Statistics,
+) -> Result {
+    let off = "ALTER TABLE outbox_event SET (autovacuum_enabled = off)";
+    sqlx::query(off).execute(pool).await?;
     sqlx::query(
-        "INSERT INTO outbox_event (event_id, event_type, aggregate_type, payload, available_at, \
-            created_at) \
-         SELECT 'e' || i, 'Benched', '__GLOBAL__', $2::json, t, t \
+        "INSERT INTO outbox_event (event_id, event_type, aggregate_type, payload, status, \
+            available_at, created_at) \
+         SELECT 'e' || i, 'Benched', '__GLOBAL__', $2::json, $3, t, t \
          FROM (SELECT i, now() - interval '1 hour' + i * interval '1 microsecond' AS t \
             FROM generate_series(1, $1) AS i) AS rows",
     )
     .bind(events)
     .bind(payload())
+    .bind(status)
     .execute(pool)
     .await?;
-    sqlx::query("VACUUM (ANALYZE) outbox_event").execute(pool).await?;
-    sqlx::query("CHECKPOINT").execute(pool).await?;
-    Ok(())
+    statistics.settle(pool).await
 }

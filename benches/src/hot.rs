@@ -8,24 +8,37 @@ use outbox::{Delivery, EventEnvelope, ListenerRegistry};
 use sqlx::PgPool;
 
 use crate::Result;
-use crate::database::{fresh, payload, remove};
+use crate::database::{Statistics, fill_with, fresh, payload, remove};
 use crate::report::Report;
 
 const WRITERS: usize = 16;
 const EVENTS: usize = 20_000;
+/// Delivered before, and kept.
+const KEPT: i32 = 50_000;
 
 pub(crate) async fn measure(url: &str, rounds: usize, report: &mut Report) -> Result {
-    let (mut ours, mut raw) = (Vec::new(), Vec::new());
+    let (mut raw, mut analysed, mut never) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         raw.push(by_hand(url).await?);
-        ours.push(by_outbox(url).await?);
+        analysed.push(by_outbox(url, Statistics::Analysed).await?);
+        never.push(by_outbox(url, Statistics::Never).await?);
     }
-    report.add("hot path, 16 writers", "events/s", ours, raw);
+    let name = "hot path, 16 writers";
+    report.add(name, "events/s", analysed.clone(), raw.clone());
+    report.add(format!("{name}{}", Statistics::Never.label()), "events/s", never.clone(), raw);
+    report.add(format!("  … of analysed, {name}"), "events/s", never, analysed);
     Ok(())
 }
 
-async fn by_outbox(url: &str) -> Result<f64> {
+/// A table with events that were delivered before.
+async fn prepared(url: &str, statistics: Statistics) -> Result<PgPool> {
     let pool = fresh(url, WRITERS as u32).await?;
+    fill_with(&pool, KEPT, 1, statistics).await?;
+    Ok(pool)
+}
+
+async fn by_outbox(url: &str, statistics: Statistics) -> Result<f64> {
+    let pool = prepared(url, statistics).await?;
     let seen = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&seen);
     let registry = ListenerRegistry::new().register("Benched", move |_: Delivery| {
@@ -62,7 +75,7 @@ async fn by_outbox(url: &str) -> Result<f64> {
 }
 
 async fn by_hand(url: &str) -> Result<f64> {
-    let pool = fresh(url, WRITERS as u32).await?;
+    let pool = prepared(url, Statistics::Analysed).await?;
     let start = Instant::now();
     let writers: Vec<_> =
         (0..WRITERS).map(|writer| tokio::task::spawn(insert(pool.clone(), writer))).collect();

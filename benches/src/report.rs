@@ -5,7 +5,7 @@
 pub(crate) struct Report(Vec<Line>);
 
 struct Line {
-    name: &'static str,
+    name: String,
     unit: &'static str,
     value: f64,
     baseline: f64,
@@ -15,12 +15,13 @@ impl Report {
     /// Adds the medians of some rounds; gives their ratio.
     pub(crate) fn add(
         &mut self,
-        name: &'static str,
+        name: impl Into<String>,
         unit: &'static str,
         ours: Vec<f64>,
         baseline: Vec<f64>,
     ) -> f64 {
-        let line = Line { name, unit, value: median(ours), baseline: median(baseline) };
+        let line =
+            Line { name: name.into(), unit, value: median(ours), baseline: median(baseline) };
         println!("{}", line.text());
         let ratio = line.ratio();
         self.0.push(line);
@@ -29,7 +30,7 @@ impl Report {
 
     /// Prints a table, and with `json` one line for programs.
     pub(crate) fn print(&self, json: bool) {
-        println!("\n{:28} {:>12} {:>12} {:>7}", "", "outbox", "baseline", "ratio");
+        println!("\n{:42} {:>12} {:>12} {:>7}", "", "outbox", "baseline", "ratio");
         for line in &self.0 {
             println!("{}", line.text());
         }
@@ -58,7 +59,7 @@ impl Line {
 
     fn text(&self) -> String {
         let Self { name, unit, value, baseline } = self;
-        format!("{name:28} {value:>12.0} {baseline:>12.0} {:>7.2}  {unit}", self.ratio())
+        format!("{name:42} {value:>12.0} {baseline:>12.0} {:>7.2}  {unit}", self.ratio())
     }
 }
 

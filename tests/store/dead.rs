@@ -127,7 +127,7 @@ async fn replay_begins_anew<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(unknown, expected);
     // The batch that buried it is sent again.
     let late = Finish { sequence, token: 1, result: dead(3, "broken") };
-    assert_eq!(store.finish("a", &[late], Completion::Keep).await.unwrap(), [sequence]);
+    assert_eq!(store.finish("a", &[late], Completion::Keep).await.unwrap().stale, [sequence]);
     assert_eq!(rows.row(sequence).await.status, Status::New);
     assert_eq!(claim::all(&store, "b").await.rows.len(), 1);
 }

@@ -89,12 +89,12 @@ async fn a_stale_result_never_lands<DB: TestDatabase>(db: Fresh<DB>) {
         Finished::Released,
     ] {
         let stale = store.finish("a", &[of(&old, result)], Completion::Keep).await.unwrap();
-        assert_eq!(stale, [old.sequence]);
+        assert_eq!(stale.stale, [old.sequence]);
         assert_eq!(rows.row(old.sequence).await, before);
     }
     // The right token in another's name is no better.
     let stale = store.finish("a", &[of(&new, Finished::Done)], Completion::Keep).await.unwrap();
-    assert_eq!(stale, [old.sequence]);
+    assert_eq!(stale.stale, [old.sequence]);
     let stale = store.finish("b", &[of(&new, Finished::Done)], Completion::Keep).await.unwrap();
     assert!(stale.is_empty());
 }
@@ -137,8 +137,8 @@ async fn fresh_and_stale_in_one_batch<DB: TestDatabase>(db: Fresh<DB>) {
     let gone = Finish { sequence: 999_999, token: 1, result: Finished::Done };
     let results = [of(&old, Finished::Done), of(&good, Finished::Done), gone];
     let mut stale = store.finish("a", &results, Completion::Keep).await.unwrap();
-    stale.sort_unstable();
-    assert_eq!(stale, [old.sequence, 999_999]);
+    stale.stale.sort_unstable();
+    assert_eq!(stale.stale, [old.sequence, 999_999]);
     assert_eq!(rows.row(good.sequence).await.status, Status::Done);
 }
 
@@ -154,7 +154,8 @@ async fn done_rows_can_be_deleted_at_once<DB: TestDatabase>(db: Fresh<DB>) {
     assert!(store.finish("a", &results, Completion::Delete).await.unwrap().is_empty());
     let other = claim::all(&store, "b").await.rows.remove(0);
     let stale = [of(&other, Finished::Done)];
-    assert_eq!(store.finish("a", &stale, Completion::Delete).await.unwrap(), [other.sequence]);
+    let stale = store.finish("a", &stale, Completion::Delete).await.unwrap();
+    assert_eq!(stale.stale, [other.sequence]);
 }
 
 async fn a_recorded_result_resets_the_takeovers<DB: TestDatabase>(db: Fresh<DB>) {

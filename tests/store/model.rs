@@ -241,7 +241,7 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
 
     async fn record(&mut self, owner: &'static str, results: Vec<Finish>) {
         self.log.push(format!("finish {owner} {results:?}"));
-        let stale = self.store.finish(owner, &results, Completion::Keep).await.unwrap();
+        let stale = self.store.finish(owner, &results, Completion::Keep).await.unwrap().stale;
         let now = self.now;
         let mut expected = Vec::new();
         for Finish { sequence, token, result } in &results {

@@ -7,8 +7,8 @@ use crate::Error;
 use crate::hand::Hand;
 use crate::metrics::MetricsExporter;
 use crate::poll::Wake;
-use crate::run::{Service, within};
-use crate::store::{Backend, Completion, Finish, Finished, Store};
+use crate::run::{Seldom, Service, within};
+use crate::store::{Backend, Completion, Finish, Finished, Locked, Store, Unsettled};
 
 /// Makes results durable: all that have gathered while the last ones were written, in one statement.
 /// So an idle node waits for nothing, and a busy one writes large batches by itself.
@@ -20,6 +20,7 @@ pub(crate) struct Recorder<DB: Backend> {
     pub(crate) metrics: Arc<dyn MetricsExporter>,
     pub(crate) wake: Arc<Wake>,
     pub(crate) patience: Duration,
+    pub(crate) locked: Seldom,
 }
 
 /// The most results in one statement.
@@ -66,9 +67,17 @@ impl<DB: Backend> Recorder<DB> {
             return Ok(());
         }
         let begun = Instant::now();
-        match self.write(results.batch()).await {
-            Ok(stale) => {
-                let recorded = results.recorded(&stale);
+        match self.write(results.batch(), results.locked).await {
+            Ok(unsettled) => {
+                let locked = unsettled.locked.len();
+                let recorded = results.recorded(&unsettled);
+                if locked > 0 && self.locked.is_time() {
+                    tracing::warn!(
+                        events = locked,
+                        "results wait for rows that another session has locked; end the transaction \
+                         that holds them (`SELECT … FOR UPDATE` on the outbox's table)"
+                    );
+                }
                 self.metrics.recorded(rows, recorded.stale, begun.elapsed());
                 if recorded.stale > 0 {
                     tracing::warn!(
@@ -92,24 +101,26 @@ impl<DB: Backend> Recorder<DB> {
     }
 
     /// If the database refuses a batch because of what one of them says, finds that one.
-    async fn write(&self, batch: &[Finish]) -> Result<Vec<i64>, Error> {
-        match self.finish(batch).await {
+    async fn write(&self, batch: &[Finish], locked: Locked) -> Result<Unsettled, Error> {
+        match self.finish(batch, locked).await {
             Err(error) if is_about_data(&error) => match batch {
-                [single] => self.finish(&[without_text(single)]).await,
+                [single] => self.finish(&[without_text(single)], locked).await,
                 batch => {
                     let (first, second) = batch.split_at(batch.len() / 2);
-                    let mut stale = Box::pin(self.write(first)).await?;
-                    stale.extend(Box::pin(self.write(second)).await?);
-                    Ok(stale)
+                    let mut unsettled = Box::pin(self.write(first, locked)).await?;
+                    let more = Box::pin(self.write(second, locked)).await?;
+                    unsettled.stale.extend(more.stale);
+                    unsettled.locked.extend(more.locked);
+                    Ok(unsettled)
                 }
             },
             result => result,
         }
     }
 
-    async fn finish(&self, batch: &[Finish]) -> Result<Vec<i64>, Error> {
-        let finish = self.store.finish(&self.owner, batch, self.completion);
-        within(self.patience, "recording results", finish).await
+    async fn finish(&self, batch: &[Finish], locked: Locked) -> Result<Unsettled, Error> {
+        let settle = self.store.settle(&self.owner, batch, self.completion, locked);
+        within(self.patience, "recording results", settle).await
     }
 }
 

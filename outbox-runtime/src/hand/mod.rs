@@ -120,6 +120,10 @@ struct State {
     in_tx: usize,
     /// What became of rows, not yet recorded.
     results: VecDeque<Outcome>,
+    /// Results of rows that another session has locked, to be sent again.
+    locked: Vec<Outcome>,
+    /// When to send them again.
+    locked_until: Option<Instant>,
     /// How many results the recorder is writing at this moment.
     in_flight: usize,
     /// Entries whose lease is too short to start on.
@@ -144,6 +148,8 @@ impl Hand {
                 running: 0,
                 in_tx: 0,
                 results: VecDeque::new(),
+                locked: Vec::new(),
+                locked_until: None,
                 in_flight: 0,
                 short: Vec::new(),
                 suspects: Vec::new(),

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use super::held::Again;
 use super::{Hand, Outcome, State};
-use crate::store::{Finish, Finished};
+use crate::store::{Finish, Finished, Locked, Unsettled};
+
+/// How long to leave a row alone that another session has locked.
+const LOCKED_PAUSE: Duration = Duration::from_millis(500);
 
 /// What came of a batch of results.
 #[derive(Debug, Default)]
@@ -21,6 +24,8 @@ pub(crate) struct Recorded {
 pub(crate) struct Borrowed<'a> {
     hand: &'a Hand,
     batch: Vec<Finish>,
+    /// Where one row is locked there may be more, and each would be waited for.
+    pub(crate) locked: Locked,
 }
 
 impl Borrowed<'_> {
@@ -28,9 +33,14 @@ impl Borrowed<'_> {
         &self.batch
     }
 
-    /// They are durable, or stale.
-    pub(crate) fn recorded(mut self, stale: &[i64]) -> Recorded {
-        self.hand.recorded(std::mem::take(&mut self.batch), stale)
+    /// They are durable or stale, but for those of rows that another session has locked.
+    pub(crate) fn recorded(mut self, unsettled: &Unsettled) -> Recorded {
+        let locked: HashSet<i64> = unsettled.locked.iter().copied().collect();
+        let batch = std::mem::take(&mut self.batch);
+        let (locked, batch) =
+            batch.into_iter().partition(|finish| locked.contains(&finish.sequence));
+        self.hand.postpone(locked);
+        self.hand.recorded(batch, &unsettled.stale)
     }
 }
 
@@ -49,11 +59,45 @@ impl Hand {
             let woken = self.results.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
-            if !self.lock().results.is_empty() {
-                return;
+            let locked_in = {
+                let state = self.lock();
+                if !state.results.is_empty() {
+                    return;
+                }
+                let now = state.clock.now();
+                state.locked_until.map(|until| until.saturating_duration_since(now))
+            };
+            match locked_in {
+                Some(Duration::ZERO) => return,
+                Some(pause) => drop(tokio::time::timeout(pause, woken).await),
+                None => woken.await,
             }
-            woken.await;
         }
+    }
+
+    /// Whether results wait for rows that another session has locked.
+    pub(crate) fn has_locked(&self) -> bool {
+        !self.lock().locked.is_empty()
+    }
+
+    /// Sends the results of locked rows again with the next batch.
+    pub(crate) fn retry_locked(&self) {
+        let mut state = self.lock();
+        let now = state.clock.now();
+        state.locked_until = state.locked_until.map(|until| until.min(now));
+    }
+
+    /// Keeps results of rows that another session has locked, to be sent again under the same tokens.
+    /// Until then neither side has an answer: they are neither recorded nor stale.
+    fn postpone(&self, batch: Vec<Finish>) {
+        if batch.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        state.in_flight = state.in_flight.saturating_sub(batch.len());
+        state.locked_until = Some(state.clock.now() + LOCKED_PAUSE);
+        let outcomes = batch.into_iter().map(Outcome::sent);
+        state.locked.extend(outcomes);
     }
 
     /// Whether there is a result.
@@ -64,13 +108,20 @@ impl Hand {
     /// Results to be recorded. If they are not, because whoever has them fails or is stopped, they
     /// come back by themselves.
     pub(crate) fn borrow_results(&self, most: usize) -> Borrowed<'_> {
-        Borrowed { hand: self, batch: self.take_results(most) }
+        let locked = if self.has_locked() { Locked::Skip } else { Locked::Wait };
+        Borrowed { hand: self, batch: self.take_results(most), locked }
     }
 
     /// Results to be recorded: under the latest tokens, or once more under those that they were sent
     /// with.
     pub(crate) fn take_results(&self, most: usize) -> Vec<Finish> {
         let mut state = self.lock();
+        let now = state.clock.now();
+        if state.locked_until.is_some_and(|until| until <= now) {
+            state.locked_until = None;
+            let locked = std::mem::take(&mut state.locked);
+            state.results.extend(locked);
+        }
         let count = state.results.len().min(most);
         let taken: Vec<_> = state.results.drain(..count).collect();
         let batch: Vec<Finish> = taken
@@ -94,8 +145,8 @@ impl Hand {
     pub(crate) fn put_back(&self, batch: Vec<Finish>) {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(batch.len());
-        for Finish { sequence, token, result } in batch.into_iter().rev() {
-            state.results.push_front(Outcome { sequence, result, before: 0, sent: Some(token) });
+        for finish in batch.into_iter().rev() {
+            state.results.push_front(Outcome::sent(finish));
         }
     }
 
@@ -170,7 +221,20 @@ impl Hand {
     }
 }
 
+impl Outcome {
+    /// A result that was sent, and may have been recorded without an answer.
+    fn sent(finish: Finish) -> Self {
+        let Finish { sequence, token, result } = finish;
+        Self { sequence, result, before: 0, sent: Some(token) }
+    }
+}
+
 impl State {
+    /// How many results are not recorded yet.
+    pub(super) fn unrecorded(&self) -> usize {
+        self.results.len() + self.locked.len() + self.in_flight
+    }
+
     /// A result is there. `before` is how many attempts had failed when that was decided.
     pub(super) fn record(&mut self, sequence: i64, result: Finished, before: u32) {
         self.results.push_back(Outcome { sequence, result, before, sent: None });

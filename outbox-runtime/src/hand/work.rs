@@ -29,7 +29,7 @@ impl Hand {
     pub(crate) fn try_next(&self) -> Option<Entry> {
         let mut state = self.lock();
         if matches!(state.phase, Phase::Paused | Phase::Closed)
-            || state.results.len() + state.in_flight >= self.limits.results
+            || state.unrecorded() >= self.limits.results
         {
             return None;
         }

@@ -11,7 +11,7 @@ use super::purge::{PurgeLoop, Purger};
 use super::relay::Relay;
 use super::sample::Sampler;
 use super::service::{Seldom, Services};
-use super::{Builder, Config, Mode, Outbox, Unroutable, lint, pool};
+use super::{Builder, Config, Mode, Outbox, Unroutable, lint};
 use crate::Error;
 use crate::dead::DeadEvents;
 use crate::dispatch::{Dispatcher, RecordLoop, Recorder, Treatment, Worker};
@@ -95,19 +95,14 @@ pub(super) async fn assemble<DB: Backend>(
     }
 
     // One in memory is reached by the application's connection alone.
-    let own_pool = if in_memory {
-        None
+    let own = if in_memory {
+        store.clone()
     } else {
-        let connections = 4 + u32::from(config.notify);
-        let own = pool::private(&pool, connections, patience).await;
-        Some(own.map_err(Error::database("connecting"))?)
+        store.for_relay(4 + u32::from(config.notify), patience).await?
     };
-    let own = match &own_pool {
-        Some(own) => Store::new(own.clone(), store.table().clone()).of_relay(),
-        None => store.clone(),
-    };
+    let own_pool = (!in_memory).then(|| own.pool().clone());
     // The two busiest loops keep theirs.
-    let busy = || if own_pool.is_some() { own.keeping() } else { own.clone() };
+    let busy = || if in_memory { own.clone() } else { own.keeping() };
     let owner: Arc<str> = owner(config.node_name.as_deref()).into();
     let transactions = transactions(&store, pool.options().get_max_connections());
     let limits = limits(&config, transactions);
@@ -129,6 +124,7 @@ pub(super) async fn assemble<DB: Backend>(
         metrics: Arc::clone(&metrics),
         wake: Arc::clone(&wake),
         patience,
+        locked: Seldom::default(),
     });
     keepers.start(RecordLoop::new(Arc::clone(&recorder)));
     let renewer = || Renewer {

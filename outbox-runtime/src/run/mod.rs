@@ -4,7 +4,7 @@
 //! [`Builder`] gathers what is wanted, `start` checks it, `assemble` puts the parts together, [`Outbox`]
 //! is the handle. `relay` is what runs: the loops and how they are stopped. `hot` is the straight way
 //! from a commit to a worker. Every loop is a `service`. `config` has the numbers with their defaults, `lint`
-//! warns of set-ups that will hurt, `pool` makes the relay's own connections, `sample` and `notify`
+//! warns of set-ups that will hurt, `sample` and `notify`
 //! are small loops. `by_hand` does what the loops do, one step after another, for tests.
 
 mod assemble;
@@ -17,7 +17,6 @@ mod hot;
 mod lint;
 mod notify;
 mod outbox;
-mod pool;
 mod purge;
 mod relay;
 mod sample;
@@ -35,4 +34,4 @@ pub use start::{StartError, StartFault};
 
 #[cfg(feature = "testing")]
 pub(crate) use by_hand::ByHand;
-pub(crate) use service::{Service, within};
+pub(crate) use service::{Seldom, Service, within};

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::relay::Relay;
+use super::relay::{CLOSING, Relay};
 use super::service::Services;
 use crate::Error;
 use crate::dead::DeadEvents;
@@ -139,6 +139,9 @@ impl<DB: Backend> Outbox<DB> {
     /// it again does no harm. Transactions can still be begun afterwards; their events are left to
     /// other processes.
     ///
+    /// It returns within `dispatcher.drain_timeout` and 10 seconds, 15 seconds by default, also if the
+    /// database does not answer.
+    ///
     /// # Errors
     /// If the last results could not be recorded; their events will be delivered again.
     pub async fn shutdown(&self) -> Result<(), Error> {
@@ -146,7 +149,7 @@ impl<DB: Backend> Outbox<DB> {
             Some(relay) => relay.shutdown().await,
             None => Ok(()),
         };
-        self.inner.extras.stop().await;
+        let _ = tokio::time::timeout(CLOSING, self.inner.extras.stop()).await;
         ended
     }
 

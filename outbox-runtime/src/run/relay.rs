@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use sqlx::Pool;
 use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::service::Services;
@@ -36,8 +36,10 @@ pub(super) struct Relay<DB: Backend> {
     pub(super) ended: Mutex<Option<bool>>,
 }
 
-/// How long cancelled listeners may take to notice, and results to be recorded at the end.
-const LAST_MOMENTS: Duration = Duration::from_secs(5);
+/// How long a shutdown may take after the drain time-out, whatever the database and the listeners do: for
+/// loops to end, cancelled listeners to notice, results to be recorded and connections to be closed.
+pub(super) const CLOSING: Duration = Duration::from_secs(10);
+const CLOSING_STEPS: u32 = 5;
 
 /// Longer than anybody waits, and short enough to be added to a clock.
 const LONGEST_DRAIN: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -93,32 +95,34 @@ impl<DB: Backend> Relay<DB> {
         }
         // A shutdown that is cancelled half-way can be called again.
         self.hand.enter(Phase::Draining);
-        let deadline = Instant::now() + self.drain_timeout.min(LONGEST_DRAIN);
+        let drained_by = Instant::now() + self.drain_timeout.min(LONGEST_DRAIN);
+        let step = |number: u32| drained_by + CLOSING / CLOSING_STEPS * number;
         // A round that somebody asked for is a source as well.
         let mut stopping = std::pin::pin!(self.sources.stop());
-        if tokio::time::timeout_at(deadline, &mut stopping).await.is_err() {
+        if timeout_at(drained_by, &mut stopping).await.is_err() {
             // It may wait for what a listener has: where there is one writer, its transaction.
             self.cancel.cancel();
-            stopping.await;
+            let _ = timeout_at(step(1), stopping).await;
         }
-        let _ = tokio::time::timeout_at(deadline, self.hand.drained()).await;
+        let _ = timeout_at(drained_by, self.hand.drained()).await;
         self.cancel.cancel();
-        let _ = tokio::time::timeout(LAST_MOMENTS, self.workers.stop()).await;
+        let _ = timeout_at(step(2), self.workers.stop()).await;
         self.hand.enter(Phase::Closed);
-        self.keepers.stop().await;
-        let flushed = self.flush().await;
+        let _ = timeout_at(step(3), self.keepers.stop()).await;
+        let flushed = self.flush(step(4)).await;
         let left = self.hand.len();
         if left > 0 && flushed.is_ok() {
             tracing::warn!(
                 events = left,
-                "still in somebody's hands; they return after their lease"
+                "events were not acknowledged before the shutdown; they become available when their \
+                 lease expires"
             );
         }
         self.recorder.store.let_go();
         self.poller.store.let_go();
         if let Some(pool) = &self.own_pool {
-            // Not for ever: a connection may be half open.
-            let _ = tokio::time::timeout(LAST_MOMENTS, pool.close()).await;
+            // A connection may be half open.
+            let _ = timeout_at(step(CLOSING_STEPS), pool.close()).await;
         }
         // A process that lives on goes on being asked for these.
         self.recorder.metrics.queue_depth(0, 0);
@@ -127,17 +131,29 @@ impl<DB: Backend> Relay<DB> {
         flushed
     }
 
-    /// Records what is left.
-    async fn flush(&self) -> Result<(), Error> {
-        let deadline = Instant::now() + LAST_MOMENTS;
+    /// Records what is left, until a deadline.
+    async fn flush(&self, deadline: Instant) -> Result<(), Error> {
+        let mut last = Error::TimedOut { doing: "recording results", after: CLOSING };
         loop {
             // A result may have brought back a row that was claimed again.
             self.hand.give_back_waiting();
-            match self.recorder.record().await {
-                Ok(()) if self.hand.has_results() => {}
-                Ok(()) => return Ok(()),
-                Err(error) if Instant::now() >= deadline => return Err(error),
-                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            self.hand.retry_locked();
+            let unfinished = match timeout_at(deadline, self.recorder.record()).await {
+                Err(_) => return Err(last),
+                Ok(Ok(())) if self.hand.has_results() => false,
+                // What another session has locked is recorded if it lets go in time.
+                Ok(Ok(())) if self.hand.has_locked() && Instant::now() < deadline => true,
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => {
+                    last = error;
+                    true
+                }
+            };
+            if Instant::now() >= deadline {
+                return Err(last);
+            }
+            if unfinished {
+                tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }

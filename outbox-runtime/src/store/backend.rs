@@ -78,9 +78,9 @@ pub trait Backend: sealed::Sealed + Database + Sized {
     #[doc(hidden)]
     fn file(pool: &Pool<Self>) -> Option<std::path::PathBuf>;
 
-    /// Options for connections of our own, on which no statement takes longer than `patience`.
+    /// Options for the relay's own sessions, in which no statement takes longer than a time-out.
     #[doc(hidden)]
-    fn private(options: Options<Self>, patience: Duration) -> Options<Self>;
+    fn relay(options: Options<Self>, statement_timeout: Duration) -> Options<Self>;
 
     /// Tells whenever somebody calls on a channel, or may have called; until the connection fails.
     #[doc(hidden)]
@@ -117,7 +117,7 @@ macro_rules! backend {
         contention: |$error:ident| $contention:expr,
         aborted: |$abort:ident| $aborted:expr,
         file: |$pool:ident| $file:expr,
-        private: |$options:ident, $patience:ident| $private:expr,
+        relay: |$options:ident, $timeout:ident| $relay:expr,
         listen: |$listen_pool:ident, $channel:ident, $heard:ident| $listen:expr $(,)?
     ) => {
         impl $crate::store::backend::sealed::Sealed for sqlx::$database {}
@@ -191,11 +191,11 @@ macro_rules! backend {
                 $file
             }
 
-            fn private(
+            fn relay(
                 $options: $crate::store::backend::Options<Self>,
-                $patience: std::time::Duration,
+                $timeout: std::time::Duration,
             ) -> $crate::store::backend::Options<Self> {
-                $private
+                $relay
             }
 
             async fn listen(

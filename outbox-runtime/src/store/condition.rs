@@ -54,6 +54,7 @@ impl<DB: Backend> Store<DB> {
     /// # Errors
     /// When it does.
     pub async fn listen(&self, heard: &(dyn Fn() + Send + Sync)) -> Result<(), Error> {
+        self.follow_application();
         let listening = DB::listen(&self.pool, &self.channel(), heard).await;
         listening.map_err(Error::database("listening for other nodes"))
     }

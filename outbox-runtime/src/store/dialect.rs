@@ -1,7 +1,7 @@
 //! What differs between the databases, as data.
 //!
-//! Statements are templates. `{table}` and `{index:x}` are the quoted names, `{now}` is the time of the
-//! statement, `{int:..}`, `{text:..}`, `{micros:..}`, `{time:..}`, `{later:..}` and `{earlier:..}` wrap
+//! Statements are templates. `{table}` and `{index:x}` are the quoted names, `{by:x}` makes a statement use
+//! an index where the planner has to be told, `{now}` is the time of the statement, `{int:..}`, `{text:..}`, `{micros:..}`, `{time:..}`, `{later:..}` and `{earlier:..}` wrap
 //! an expression, `{next:..}` is a token's successor, `$1`, `$2`, … are arguments, each used once and in
 //! order.
 
@@ -34,7 +34,10 @@ pub struct Dialect {
     pub(super) later: Wrap,
     pub(super) earlier: Wrap,
 
-    /// Sets up a connection that only we use.
+    /// The settings under which our statements run outside of the application's transactions.
+    pub(super) settings: &'static [(&'static str, &'static str)],
+    /// Sets up a session of the relay's own, where the options of a connection cannot. `{seconds}` and
+    /// `{millis}` are what a statement may take.
     pub(super) session: Option<&'static str>,
     /// Ends the session that runs it; `None` where a connection cannot hang.
     pub(super) end_session: Option<&'static str>,
@@ -64,8 +67,9 @@ pub struct Dialect {
     pub(super) renew: Locking,
     pub(super) finish: &'static str,
     pub(super) delete_done: &'static str,
+    /// How `finish` and `delete_done` pass over rows that another session has locked.
+    pub(super) settle: Settle,
     pub(super) states: &'static str,
-    /// `{order}` is by age for what is done, and none for the few that are dead.
     pub(super) purge: &'static [&'static str],
     pub(super) replay_all: &'static str,
     /// Deletes by key what passes `{only}`.
@@ -75,6 +79,8 @@ pub struct Dialect {
     pub(super) pairs: &'static str,
     pub(super) pair: &'static str,
     pub(super) pairs_one_by_one: bool,
+    /// What makes a statement use an index, where the planner has to be told: `{by:claim}`.
+    pub(super) by_index: Option<Wrap>,
     /// Gives 1 if the database is in memory, where each connection might have one of its own.
     pub(super) in_memory: Option<&'static str>,
     /// Each gives 1 if there is something to warn of.
@@ -135,11 +141,36 @@ pub(super) enum Locking {
     LockThenUpdate { lock: &'static str, update: &'static str },
 }
 
+/// How results are recorded beside rows that another session has locked.
+#[derive(Debug)]
+#[cfg_attr(
+    not(all(feature = "mysql", feature = "postgres", feature = "sqlite")),
+    allow(dead_code, reason = "each form is some database's")
+)]
+pub(super) enum Settle {
+    /// There are no locks on rows.
+    Alone,
+    /// The statement itself: `{keys}` is the rows that it waits for, or those that are free.
+    Statement { waiting: &'static str, skipping: &'static str },
+    /// The rows that are free are locked first.
+    LockFirst(&'static str),
+}
+
 impl Dialect {
     /// Fills in a template.
     pub(super) fn render(&self, template: &str, table: &Table) -> String {
         let mut sql =
             template.replace("{table}", &table.quoted(self.quote)).replace("{now}", self.now);
+        while let Some(start) = sql.find("{by:") {
+            let end = start + sql[start..].find('}').unwrap_or(sql.len() - start - 1);
+            let index = &sql[start + "{by:".len()..end];
+            let (before, after) = self.by_index.unwrap_or_default();
+            let hint = match before {
+                "" => String::new(),
+                _ => format!("{before}{{index:{index}}}{after}"),
+            };
+            sql.replace_range(start..=end, &hint);
+        }
         while let Some(start) = sql.find("{index:") {
             let end = start + sql[start..].find('}').unwrap_or(sql.len() - start - 1);
             let index = table.derived(&sql[start + "{index:".len()..end]);

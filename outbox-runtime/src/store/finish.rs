@@ -1,10 +1,12 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use sqlx::SqlStr;
+use sqlx::{Connection, SqlStr};
 
 use super::batch::{Arg, Batch, Cell};
-use super::row::span;
+use super::dialect::Settle;
+use super::row::{sequences, span};
+use super::statements::Settling;
 use super::{Backend, Store, injecting, lending, retrying};
 use crate::Error;
 
@@ -69,12 +71,37 @@ const MAX_ATTEMPTS: u32 = i32::MAX.cast_unsigned();
 /// The longest error text, in characters.
 const MAX_ERROR_CHARS: usize = 4_000;
 
+/// Results that were not recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Unsettled {
+    /// Rows that have moved on: their results are of no more use.
+    pub stale: Vec<i64>,
+    /// Rows that another session has locked: their results are to be recorded later.
+    pub locked: Vec<i64>,
+}
+
+impl Unsettled {
+    /// Whether every result is recorded.
+    pub fn is_empty(&self) -> bool {
+        self.stale.is_empty() && self.locked.is_empty()
+    }
+}
+
+/// What to do about a row that another session has locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Locked {
+    /// Wait for a moment, and then pass it over. The cheapest where no row is locked.
+    Wait,
+    /// Pass it over. Every row is locked before it is changed, which costs a little more.
+    Skip,
+}
+
 impl<DB: Backend> Store<DB> {
     /// Records results, all in one statement. Each applies only if the row is still claimed under its
     /// token by this owner and not finished; what has moved on is left alone.
     ///
-    /// Gives the sequences of stale results. A result that was recorded before, its acknowledgement
-    /// lost, is not stale: it is there.
+    /// Gives what was not recorded. A result that was recorded before, its acknowledgement lost, is
+    /// there, so it is not among them.
     ///
     /// # Errors
     /// If the database fails.
@@ -83,32 +110,62 @@ impl<DB: Backend> Store<DB> {
         owner: &str,
         results: &[Finish],
         completion: Completion,
-    ) -> Result<Vec<i64>, Error> {
+    ) -> Result<Unsettled, Error> {
+        self.settle(owner, results, completion, Locked::Wait).await
+    }
+
+    /// Records results like [`finish`](Self::finish), and says what to do about locked rows.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub(crate) async fn settle(
+        &self,
+        owner: &str,
+        results: &[Finish],
+        completion: Completion,
+        locked: Locked,
+    ) -> Result<Unsettled, Error> {
         let deleted = |finish: &&Finish| {
             completion == Completion::Delete && matches!(finish.result, Finished::Done)
         };
         let (gone, kept): (Vec<&Finish>, Vec<&Finish>) = results.iter().partition(deleted);
-        let mut stale = Vec::new();
-        if !kept.is_empty() {
-            let args = || updates(&kept, owner, DB::DIALECT.arrays);
-            let applied = self.mark(&self.sql.finish, args).await?;
-            if applied < kept.len() as u64 {
-                stale.extend(self.stale(&kept, Absent::Stale).await?);
+        let mut unsettled = Unsettled::default();
+        let parts: [(&Settling, Arguments, &[&Finish], Absent); 2] = [
+            (&self.sql.finish, updates, &kept, Absent::Stale),
+            (&self.sql.delete_done, deletions, &gone, Absent::Applied),
+        ];
+        for (sql, args, batch, absent) in parts {
+            if batch.is_empty() {
+                continue;
+            }
+            let applied = self.mark(sql, args, owner, batch, locked).await?;
+            if applied < batch.len() as u64 {
+                self.look_again(owner, batch, absent, &mut unsettled).await?;
             }
         }
-        if !gone.is_empty() {
-            let args = || deletions(&gone, owner, DB::DIALECT.arrays);
-            let applied = self.mark(&self.sql.delete_done, args).await?;
-            if applied < gone.len() as u64 {
-                stale.extend(self.stale(&gone, Absent::Applied).await?);
-            }
-        }
-        Ok(stale)
+        Ok(unsettled)
     }
 
-    async fn mark(&self, sql: &SqlStr, args: impl Fn() -> Vec<Arg>) -> Result<u64, Error> {
+    async fn mark(
+        &self,
+        sql: &Settling,
+        args: Arguments,
+        owner: &str,
+        batch: &[&Finish],
+        locked: Locked,
+    ) -> Result<u64, Error> {
         let _pass = self.gate.pass().await;
-        retrying!(DB, DOING, self.mark_once(sql, args()).await)
+        let waiting = || self.mark_once(&sql.waiting, args(batch, owner, DB::DIALECT.arrays));
+        if matches!(DB::DIALECT.settle, Settle::Alone) {
+            return retrying!(DB, DOING, waiting().await);
+        }
+        if locked == Locked::Wait {
+            match waiting().await {
+                Err(sqlx::Error::Database(error)) if DB::is_contention(&*error) => {}
+                marked => return marked.map_err(Error::database(DOING)),
+            }
+        }
+        retrying!(DB, DOING, self.mark_unlocked(sql, args, owner, batch).await)
     }
 
     async fn mark_once(&self, sql: &SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {
@@ -116,6 +173,47 @@ impl<DB: Backend> Store<DB> {
             injecting!(self, Record => DB::execute(connection, sql.clone(), args).await)
         });
         done.map(|done| done.rows)
+    }
+
+    async fn mark_unlocked(
+        &self,
+        sql: &Settling,
+        args: Arguments,
+        owner: &str,
+        batch: &[&Finish],
+    ) -> sqlx::Result<u64> {
+        match (&sql.skipping, &self.sql.lock_free) {
+            (Some(skipping), _) => {
+                self.mark_once(skipping, args(batch, owner, DB::DIALECT.arrays)).await
+            }
+            (None, Some(lock)) => lending!(self, connection => {
+                let mark = self.lock_then_mark(connection, (lock, &sql.waiting), args, owner, batch);
+                injecting!(self, Record => mark.await)
+            }),
+            (None, None) => Ok(0),
+        }
+    }
+
+    async fn lock_then_mark(
+        &self,
+        connection: &mut DB::Connection,
+        (lock, mark): (&SqlStr, &SqlStr),
+        args: Arguments,
+        owner: &str,
+        batch: &[&Finish],
+    ) -> sqlx::Result<u64> {
+        let mut work = connection.begin_with(self.sql.begin_work.clone()).await?;
+        let free = DB::fetch(&mut work, lock.clone(), keys(batch)).await?;
+        let free: HashSet<i64> = sequences::<DB>(&free).into_iter().collect();
+        let batch: Vec<&Finish> =
+            batch.iter().copied().filter(|finish| free.contains(&finish.sequence)).collect();
+        let mut marked = 0;
+        if !batch.is_empty() {
+            let args = args(&batch, owner, DB::DIALECT.arrays);
+            marked = DB::execute(&mut work, mark.clone(), args).await?.rows;
+        }
+        work.commit().await?;
+        Ok(marked)
     }
 
     /// Records one result in a transaction that is not ours to end. `false` if the row has moved on.
@@ -134,33 +232,51 @@ impl<DB: Backend> Store<DB> {
         };
         #[cfg(feature = "testing")]
         self.tell_time(connection).await.map_err(Error::database(DOING))?;
-        let done = injecting!(self, Record => DB::execute(connection, sql.clone(), args).await);
+        let sql = sql.waiting.clone();
+        let done = injecting!(self, Record => DB::execute(connection, sql, args).await);
         Ok(done.map_err(Error::database(DOING))?.rows == 1)
     }
 
-    /// Looks again at a batch of which not every result applied: under its own token and unlocked,
-    /// a row bears our own mark; anything else has moved on.
-    async fn stale(&self, results: &[&Finish], absent: Absent) -> Result<Vec<i64>, Error> {
-        let sequences = results.iter().map(|finish| Some(finish.sequence)).collect();
-        let args = vec![Arg::Ints(sequences)];
-        let rows = self.rows(DOING, self.sql.states.clone(), args).await?;
-        let mut unlocked: HashMap<i64, i64> = HashMap::new();
-        let mut present: HashSet<i64> = HashSet::new();
-        for row in &rows {
-            let (Ok(Some(sequence)), Ok(Some(token))) = (DB::int(row, 0), DB::int(row, 1)) else {
-                continue;
+    /// Reads a batch again of which not every result applied. Under its own token and unlocked, a row
+    /// bears our own mark. Under its own token and ours, it was passed over. Anything else has moved on.
+    async fn look_again(
+        &self,
+        owner: &str,
+        results: &[&Finish],
+        absent: Absent,
+        unsettled: &mut Unsettled,
+    ) -> Result<(), Error> {
+        let rows = self.rows(DOING, self.sql.states.clone(), keys(results)).await?;
+        let number = |row, column| DB::int(row, column).ok().flatten();
+        let state = |row| {
+            let key = (number(row, 0)?, number(row, 1)?);
+            let owner = DB::text(row, 2).ok()?;
+            let is_pending = matches!(number(row, 3), Some(0 | 2));
+            Some((key.0, State { token: key.1, owner, is_pending }))
+        };
+        let states: HashMap<i64, State> = rows.iter().filter_map(state).collect();
+        for finish in results {
+            let own = states.get(&finish.sequence).filter(|state| state.token == finish.token);
+            let is_applied = match absent {
+                Absent::Applied => !states.contains_key(&finish.sequence),
+                Absent::Stale => own.is_some_and(|state| state.owner.is_none()),
             };
-            present.insert(sequence);
-            if matches!(DB::text(row, 2), Ok(None)) {
-                unlocked.insert(sequence, token);
+            let is_ours = |state: &State| state.is_pending && state.owner.as_deref() == Some(owner);
+            if own.is_some_and(is_ours) {
+                unsettled.locked.push(finish.sequence);
+            } else if !is_applied {
+                unsettled.stale.push(finish.sequence);
             }
         }
-        let is_stale = |finish: &&&Finish| match absent {
-            Absent::Applied => present.contains(&finish.sequence),
-            Absent::Stale => unlocked.get(&finish.sequence) != Some(&finish.token),
-        };
-        Ok(results.iter().filter(is_stale).map(|finish| finish.sequence).collect())
+        Ok(())
     }
+}
+
+/// What a row says of its delivery.
+struct State {
+    token: i64,
+    owner: Option<String>,
+    is_pending: bool,
 }
 
 /// What it means that a row is not there.
@@ -168,6 +284,13 @@ impl<DB: Backend> Store<DB> {
 enum Absent {
     Applied,
     Stale,
+}
+
+/// What is bound for a batch.
+type Arguments = fn(&[&Finish], &str, bool) -> Vec<Arg>;
+
+fn keys(results: &[&Finish]) -> Vec<Arg> {
+    vec![Arg::Ints(results.iter().map(|finish| Some(finish.sequence)).collect())]
 }
 
 pub(super) fn updates(results: &[&Finish], owner: &str, arrays: bool) -> Vec<Arg> {

@@ -40,7 +40,7 @@ const LIST: &str = "\
 
 /// Found through the index of the claims: those that have been due for longest.
 const PENDING: &str = "\
-    AND entry.sequence IN (SELECT sequence FROM (SELECT sequence FROM {table} \
+    AND entry.sequence IN (SELECT sequence FROM (SELECT sequence FROM {table} {by:claim} \
         WHERE status IN (0, 2) AND status = {status} ORDER BY available_at LIMIT 100000) AS capped)";
 
 const WINDOW_END: &str = "\
@@ -57,7 +57,8 @@ const SEQUENCES: &str = "\
 const FIND: &str = "SELECT {seen} FROM {table} AS entry WHERE entry.event_id = $2";
 
 const DEAD_BY_TYPE: &str = "\
-    SELECT event_type, {int:COUNT(*)} FROM (SELECT event_type FROM {table} WHERE status = 3 \
+    SELECT event_type, {int:COUNT(*)} FROM (SELECT event_type FROM {table} {by:dead} \
+        WHERE status = 3 \
         LIMIT 100000) AS capped GROUP BY event_type ORDER BY COUNT(*) DESC, event_type";
 
 /// One row, whatever its state.

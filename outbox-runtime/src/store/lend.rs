@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sqlx::Pool;
 use sqlx::pool::PoolConnection;
-use sqlx::{Pool, SqlSafeStr};
 
 use super::{Backend, Store};
 
@@ -49,11 +49,6 @@ impl<DB: Backend> Store<DB> {
         Self { kept: Some(Kept(Arc::default())), ..self.clone() }
     }
 
-    /// The same store on connections that nobody but the relay uses.
-    pub(crate) fn of_relay(self) -> Self {
-        Self { relays: true, ..self }
-    }
-
     /// Lets go of the connection that it keeps, if any.
     pub(crate) fn let_go(&self) {
         drop(self.kept.as_ref().and_then(Kept::take));
@@ -63,15 +58,16 @@ impl<DB: Backend> Store<DB> {
         let lent = |connection| Lent {
             connection: Some(connection),
             kept: self.kept.clone(),
-            beside: self.relays.then(|| self.pool.clone()),
+            beside: self.relay.as_ref().map(|_| self.pool.clone()),
             returned: false,
         };
         if let Some(connection) = self.kept.as_ref().and_then(Kept::take) {
             return Ok(lent(connection));
         }
+        self.follow_application();
         let mut lent = lent(self.pool.acquire().await?);
-        if let (Some(_), Some(session)) = (&self.kept, DB::DIALECT.session) {
-            DB::run(lent.connection(), session.into_sql_str()).await?;
+        if let Some(setup) = self.session_setup() {
+            DB::run(lent.connection(), setup.clone()).await?;
         }
         #[cfg(feature = "testing")]
         self.tell_time(lent.connection()).await?;
@@ -121,8 +117,12 @@ impl<DB: Backend> Drop for Lent<DB> {
 macro_rules! lending {
     ($store:expr, $connection:ident => $work:expr) => {{
         let mut lent = $store.lend().await?;
-        let $connection = lent.connection();
+        let settings = $store.settings.as_ref();
+        let mut scope =
+            $crate::store::session::Scope::<DB>::enter(lent.connection(), settings).await?;
+        let $connection = scope.connection();
         let result = $work;
+        let result = scope.leave(result).await;
         lent.give_back(&result);
         result
     }};

@@ -68,7 +68,7 @@ impl<DB: Backend> Store<DB> {
         let writes = [&self.sql.insert, &self.sql.inserted, &self.sql.existing];
         let marks: &[&SqlStr] = match purpose {
             Purpose::Write => &[],
-            Purpose::Acknowledge => &[&self.sql.finish, &self.sql.delete_done],
+            Purpose::Acknowledge => &[&self.sql.finish.waiting, &self.sql.delete_done.waiting],
         };
         for statement in writes.iter().chain(marks) {
             DB::prepare(&mut tx, SqlStr::clone(statement)).await?;

@@ -34,6 +34,7 @@ mod purge;
 mod renew;
 mod row;
 mod schema;
+mod session;
 mod statements;
 mod stats;
 mod table;
@@ -58,7 +59,8 @@ pub use dead::{DeadEvent, DeadFilter};
 pub use examine::{Examination, Finding, FindingLevel};
 pub(crate) use fingerprint::pattern;
 pub use fingerprint::{Fingerprint, NoFingerprint};
-pub use finish::{Completion, Finish, Finished};
+pub(crate) use finish::Locked;
+pub use finish::{Completion, Finish, Finished, Unsettled};
 pub use insert::{Inserted, NewRow, Seated};
 pub use inspect::{EventQuery, EventRow};
 pub use look::Look;
@@ -94,8 +96,10 @@ pub struct Store<DB: Backend> {
     sql: Arc<Statements>,
     gate: Gate,
     kept: Option<Kept<DB>>,
-    /// Whether the pool is the relay's own.
-    relays: bool,
+    /// Present if the pool is the relay's own.
+    relay: Option<Arc<session::RelaySession<DB>>>,
+    /// Begins a transaction with the settings for a piece of work, where the session does not have them.
+    settings: Option<SqlStr>,
     #[cfg(feature = "testing")]
     rig: Option<rig::Rig>,
 }
@@ -108,7 +112,8 @@ impl<DB: Backend> Clone for Store<DB> {
             sql: Arc::clone(&self.sql),
             gate: self.gate.clone(),
             kept: self.kept.clone(),
-            relays: self.relays,
+            relay: self.relay.clone(),
+            settings: self.settings.clone(),
             #[cfg(feature = "testing")]
             rig: self.rig.clone(),
         }
@@ -126,7 +131,8 @@ impl<DB: Backend> Store<DB> {
             sql,
             gate,
             kept: None,
-            relays: false,
+            relay: None,
+            settings: statements::settings(DB::DIALECT, None),
             #[cfg(feature = "testing")]
             rig: None,
         }

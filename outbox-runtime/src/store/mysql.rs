@@ -7,7 +7,7 @@
 //! row below the floor.
 
 use super::backend::backend;
-use super::dialect::{Dialect, Locking, MISSING_INDEX, READ_ONLY};
+use super::dialect::{Dialect, Locking, MISSING_INDEX, READ_ONLY, Settle};
 
 backend! {
     MySql, DIALECT,
@@ -20,7 +20,7 @@ backend! {
     },
     aborted: |_error| false,
     file: |_pool| None,
-    private: |options, _patience| options,
+    relay: |options, _timeout| options,
     listen: |_pool, _channel, _heard| std::future::pending().await,
 }
 
@@ -39,8 +39,12 @@ pub(super) const DIALECT: Dialect = Dialect {
     later: ("TIMESTAMPADD(MICROSECOND, ", ", UTC_TIMESTAMP(6))"),
     earlier: ("TIMESTAMPADD(MICROSECOND, -", ", UTC_TIMESTAMP(6))"),
 
+    settings: &[],
+    // Each server skips the comment of the other. The shortest wait for a lock is a second on MySQL.
     session: Some(
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION innodb_lock_wait_timeout = 10",
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+         SET SESSION innodb_lock_wait_timeout = 1 /*M! , max_statement_time = {seconds} */ \
+            /*!80000 , max_execution_time = {millis} */",
     ),
     end_session: Some("KILL CONNECTION_ID()"),
     begin: "START TRANSACTION; SAVEPOINT outbox_tx",
@@ -129,8 +133,15 @@ pub(super) const DIALECT: Dialect = Dialect {
             STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \
             ON entry.sequence = outcome.sequence \
         WHERE entry.claim_token = outcome.token AND entry.locked_by = $2 AND entry.status IN (0, 2)",
+    settle: Settle::LockFirst(
+        "SELECT {int:entry.sequence} FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
+            sequence BIGINT PATH '$')) AS ours \
+            STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \
+            ON entry.sequence = ours.sequence FOR UPDATE SKIP LOCKED",
+    ),
     states: "\
-        SELECT {int:entry.sequence}, {int:entry.claim_token}, entry.locked_by \
+        SELECT {int:entry.sequence}, {int:entry.claim_token}, entry.locked_by, \
+            {int:entry.status} \
         FROM JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \
             STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \
             ON entry.sequence = ours.sequence",
@@ -161,6 +172,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     pairs: "AND (COALESCE(aggregate_type, '__GLOBAL__'), event_type) IN ({each})",
     pair: "($1, $1)",
     pairs_one_by_one: true,
+    by_index: Some(("FORCE INDEX (", ")")),
     in_memory: None,
     warnings: &[
         (

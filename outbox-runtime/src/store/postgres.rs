@@ -1,10 +1,14 @@
 //! PostgreSQL: arrays and `unnest`, so that one prepared statement serves a batch of any size;
 //! materialised CTEs, so that no planner updates more rows than were locked.
+//!
+//! A statement that goes by key says so twice: `sequence = ANY(..)` bounds what it can touch, whatever join
+//! the planner takes for the rest. `status + 0` offers no index: the claim index also holds what vacuum
+//! has not removed yet.
 
 use std::time::Duration;
 
 use super::backend::backend;
-use super::dialect::{Check, Dialect, Locking, MISSING_INDEX, READ_ONLY};
+use super::dialect::{Check, Dialect, Locking, MISSING_INDEX, READ_ONLY, Settle};
 
 backend! {
     Postgres, DIALECT,
@@ -13,9 +17,9 @@ backend! {
     contention: |error| matches!(error.code().as_deref(), Some("40001" | "40P01" | "55P03")),
     aborted: |error| error.code().as_deref() == Some("25P02"),
     file: |_pool| None,
-    private: |options, patience| {
-        let patience = patience.as_millis().to_string();
-        options.options([("statement_timeout", patience.as_str())])
+    relay: |options, timeout| {
+        let timeout = timeout.as_millis().to_string();
+        options.options(DIALECT.settings.iter().copied().chain([("statement_timeout", timeout.as_str())]))
     },
     listen: |pool, channel, heard| {
         /// How often to make sure that the other end is still there.
@@ -74,6 +78,17 @@ pub(super) const DIALECT: Dialect = Dialect {
     later: ("(statement_timestamp() + ", " * interval '1 microsecond')"),
     earlier: ("(statement_timestamp() - ", " * interval '1 microsecond')"),
 
+    settings: &[
+        // Every statement of ours has an index to go by, and an order that the index has. What is cheaper
+        // on a table that is taken to be empty costs a scan of the whole when it is not.
+        ("enable_seqscan", "off"),
+        ("enable_bitmapscan", "off"),
+        ("enable_sort", "off"),
+        // A plan without an alternative has an absurd cost, for which the server would compile it.
+        ("jit", "off"),
+        // One row that another session has locked must not hold up the others: see `finish`.
+        ("lock_timeout", "250"),
+    ],
     session: None,
     end_session: Some("SELECT pg_terminate_backend(pg_backend_pid())"),
     begin: "BEGIN",
@@ -103,12 +118,13 @@ pub(super) const DIALECT: Dialect = Dialect {
     claim: Locking::AtOnce(
         "WITH due AS MATERIALIZED ( \
             SELECT sequence, available_at, locked_by FROM {table} \
-            WHERE status IN (0, 2) AND status = {status} AND available_at <= {now} \
+            WHERE status = {status} AND available_at <= {now} \
                 AND available_at >= {time:$1} AND ($2::bigint = 0 OR created_at <= {earlier:$3}) {pairs} \
             ORDER BY available_at, sequence LIMIT $4 FOR UPDATE SKIP LOCKED) \
         UPDATE {table} AS entry SET available_at = {later:$5}, locked_by = $6, locked_at = {now}, \
             claim_token = {next:entry.claim_token} \
-        FROM due WHERE entry.sequence = due.sequence \
+        FROM due WHERE entry.sequence = ANY(ARRAY(SELECT sequence FROM due)) \
+            AND entry.sequence = due.sequence \
         RETURNING {columns}, {micros:due.available_at}, due.locked_by::text",
     ),
     renew: Locking::AtOnce(
@@ -116,10 +132,12 @@ pub(super) const DIALECT: Dialect = Dialect {
             SELECT entry.sequence, ours.takeovers FROM {table} AS entry \
             JOIN unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS ours(sequence, token, takeovers) \
                 ON entry.sequence = ours.sequence AND entry.claim_token = ours.token \
-            WHERE entry.locked_by = $4 AND entry.status IN (0, 2) FOR UPDATE OF entry SKIP LOCKED) \
+            WHERE entry.sequence = ANY($1::bigint[]) AND entry.locked_by = $4 \
+                AND (entry.status + 0) IN (0, 2) FOR UPDATE OF entry SKIP LOCKED) \
         UPDATE {table} AS entry SET available_at = {later:$5}, \
             takeovers = GREATEST(entry.takeovers, held.takeovers) \
-        FROM held WHERE entry.sequence = held.sequence RETURNING entry.sequence",
+        FROM held WHERE entry.sequence = ANY(ARRAY(SELECT sequence FROM held)) \
+            AND entry.sequence = held.sequence RETURNING entry.sequence",
     ),
     finish: "\
         UPDATE {table} AS entry SET \
@@ -133,26 +151,33 @@ pub(super) const DIALECT: Dialect = Dialect {
             locked_by = NULL, locked_at = NULL \
         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[]) \
             AS outcome(sequence, token, mark, attempts, wait, error) \
-        WHERE entry.sequence = outcome.sequence AND entry.claim_token = outcome.token \
-            AND entry.locked_by = $7 AND entry.status IN (0, 2)",
+        WHERE entry.sequence = ANY({keys}) AND entry.sequence = outcome.sequence \
+            AND entry.claim_token = outcome.token AND entry.locked_by = $7 \
+            AND (entry.status + 0) IN (0, 2)",
     delete_done: "\
         DELETE FROM {table} AS entry \
         USING unnest($1::bigint[], $2::bigint[]) AS outcome(sequence, token) \
-        WHERE entry.sequence = outcome.sequence AND entry.claim_token = outcome.token \
-            AND entry.locked_by = $3 AND entry.status IN (0, 2)",
+        WHERE entry.sequence = ANY({keys}) AND entry.sequence = outcome.sequence \
+            AND entry.claim_token = outcome.token AND entry.locked_by = $3 \
+            AND (entry.status + 0) IN (0, 2)",
+    settle: Settle::Statement {
+        waiting: "$1::bigint[]",
+        skipping: "ARRAY(SELECT sequence FROM {table} WHERE sequence = ANY($1::bigint[]) \
+            FOR UPDATE SKIP LOCKED)",
+    },
     states: "\
-        SELECT sequence, claim_token, locked_by::text FROM {table} \
+        SELECT sequence, claim_token, locked_by::text, {int:status} FROM {table} \
         WHERE sequence = ANY($1::bigint[])",
     purge: &["\
         DELETE FROM {table} WHERE sequence = ANY(ARRAY( \
             SELECT sequence FROM {table} \
             WHERE status = {status} AND COALESCE(done_at, created_at) < {earlier:$1} \
-            {order} LIMIT $2 FOR UPDATE SKIP LOCKED))"],
+            ORDER BY COALESCE(done_at, created_at) LIMIT $2 FOR UPDATE SKIP LOCKED))"],
     replay_all: "\
         UPDATE {table} SET status = 0, attempts = 0, takeovers = 0, available_at = {now}, \
             done_at = NULL, last_error = NULL, locked_by = NULL, locked_at = NULL, \
             claim_token = {next:claim_token} \
-        WHERE status = 3 AND sequence = ANY($1::bigint[])",
+        WHERE status + 0 = 3 AND sequence = ANY($1::bigint[])",
     delete: "DELETE FROM {table} WHERE sequence = ANY($1::bigint[]) {only}",
     // Not a join, which the planner would rather hash and sort; and in a CASE, so that it does not
     // take the pairs to be rare and fetch all rows before it sorts the few.
@@ -161,6 +186,7 @@ pub(super) const DIALECT: Dialect = Dialect {
             THEN true ELSE false END",
     pair: "$7::text[]",
     pairs_one_by_one: false,
+    by_index: None,
     in_memory: None,
     warnings: &[
         (

@@ -7,7 +7,7 @@
 //! claimed.
 
 use super::backend::backend;
-use super::dialect::{Check, Dialect, Locking, MISSING_INDEX, READ_ONLY};
+use super::dialect::{Check, Dialect, Locking, MISSING_INDEX, READ_ONLY, Settle};
 
 backend! {
     Sqlite, DIALECT,
@@ -16,7 +16,7 @@ backend! {
     contention: |error| matches!(error.code().as_deref(), Some("5" | "6" | "261" | "262" | "517")),
     aborted: |_error| false,
     file: |pool| Some(pool.connect_options().get_filename().to_owned()),
-    private: |options, _patience| options,
+    relay: |options, _timeout| options,
     listen: |_pool, _channel, _heard| std::future::pending().await,
 }
 
@@ -53,6 +53,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     later: ("(CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ", ")"),
     earlier: ("(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ", ")"),
 
+    settings: &[],
     session: None,
     end_session: None,
     begin: "BEGIN IMMEDIATE; SAVEPOINT outbox_tx",
@@ -117,8 +118,9 @@ pub(super) const DIALECT: Dialect = Dialect {
     delete_done: "\
         DELETE FROM {table} WHERE +status IN (0, 2) AND (sequence, claim_token) IN ( \
             SELECT value ->> 0, value ->> 1 FROM json_each($1)) AND locked_by = $2",
+    settle: Settle::Alone,
     states: "\
-        SELECT sequence, claim_token, locked_by FROM {table} \
+        SELECT sequence, claim_token, locked_by, status FROM {table} \
         WHERE sequence IN (SELECT value FROM json_each($1))",
     purge: &["\
         DELETE FROM {table} WHERE sequence IN ( \
@@ -129,13 +131,14 @@ pub(super) const DIALECT: Dialect = Dialect {
         UPDATE {table} SET status = 0, attempts = 0, takeovers = 0, available_at = {now}, \
             done_at = NULL, last_error = NULL, locked_by = NULL, locked_at = NULL, \
             claim_token = {next:claim_token} \
-        WHERE status = 3 AND sequence IN (SELECT value FROM json_each($1))",
+        WHERE +status = 3 AND sequence IN (SELECT value FROM json_each($1))",
     delete: "DELETE FROM {table} WHERE sequence IN (SELECT value FROM json_each($1)) {only}",
     pairs: "\
         AND COALESCE(aggregate_type, '__GLOBAL__') || char(31) || event_type IN ( \
             SELECT value FROM json_each({each}))",
     pair: "$1",
     pairs_one_by_one: false,
+    by_index: None,
     in_memory: Some("SELECT COUNT(*) FROM pragma_database_list WHERE name = 'main' AND file = ''"),
     warnings: &[
         ("SELECT COUNT(*) < 4 FROM pragma_index_list('{bare}')", MISSING_INDEX),

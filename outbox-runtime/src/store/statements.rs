@@ -1,8 +1,10 @@
 //! Every statement, rendered once for a table. This is the only place where text becomes SQL.
 
+use std::time::Duration;
+
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
-use super::dialect::{Dialect, Locking};
+use super::dialect::{Dialect, Locking, Settle};
 use super::{Table, examine, inspect, pending, schema};
 
 /// The columns of a row in hand, in the order in which [`row`](super::row) reads them.
@@ -24,22 +26,23 @@ const DEAD_FILTER: &str = "\
     AND COALESCE(created_at >= {time:$5}, true) AND COALESCE(created_at < {time:$6}, true)";
 
 const DEAD_QUERY: &str = "\
-    SELECT {columns}, entry.last_error, {micros:entry.done_at} FROM {table} AS entry \
+    SELECT {columns}, entry.last_error, {micros:entry.done_at} FROM {table} AS entry {by:dead} \
     WHERE {filter} AND entry.sequence > $7 ORDER BY entry.sequence LIMIT $8";
 
 const DEAD_ONE: &str = "\
     SELECT {columns}, entry.last_error, {micros:entry.done_at} FROM {table} AS entry \
     WHERE event_id = $1 AND status = 3";
 
-const DEAD_COUNT: &str = "SELECT {int:COUNT(*)} FROM {table} WHERE {filter}";
+const DEAD_COUNT: &str = "SELECT {int:COUNT(*)} FROM {table} {by:dead} WHERE {filter}";
 
 /// As a gauge, it must not cost more the more there are.
 const DEAD_COUNT_CAPPED: &str = "\
-    SELECT {int:COUNT(*)} FROM (SELECT 1 AS one FROM {table} WHERE status = 3 LIMIT 100000) AS capped";
+    SELECT {int:COUNT(*)} FROM (SELECT 1 AS one FROM {table} {by:dead} \
+        WHERE status = 3 LIMIT 100000) AS capped";
 
 /// Without those that have died between a time and now.
 const DEAD_KEYS: &str = "\
-    SELECT {int:sequence}, event_id, event_type, last_error, {micros:done_at} FROM {table} \
+    SELECT {int:sequence}, event_id, event_type, last_error, {micros:done_at} FROM {table} {by:dead} \
     WHERE {filter} AND sequence > $7 AND COALESCE(done_at <= {time:$8} OR done_at > {now}, true) \
     ORDER BY sequence LIMIT $9";
 
@@ -54,33 +57,38 @@ const AGED: &str = "\
 /// What is in hand is due later than all that waits, so it is counted from there on.
 const PENDING: &str = "\
     SELECT {int:COUNT(*)}, \
-        (SELECT {int:COUNT(locked_by)} FROM (SELECT locked_by FROM {table} \
+        (SELECT {int:COUNT(locked_by)} FROM (SELECT locked_by FROM {table} {by:claim} \
             WHERE status IN (0, 2) AND status = {status} AND available_at > {now} \
             ORDER BY available_at LIMIT 100000) AS held), \
         {micros:{now}} - {micros:MIN(COALESCE(locked_at, available_at))} \
-    FROM (SELECT locked_by, locked_at, available_at FROM {table} \
+    FROM (SELECT locked_by, locked_at, available_at FROM {table} {by:claim} \
         WHERE status IN (0, 2) AND status = {status} ORDER BY available_at LIMIT 100000) AS capped";
 
 /// Those of no pair that is asked for. Counted by themselves: between two counts others come and go.
 const UNKNOWN: &str = "\
-    SELECT {int:COUNT(*)} FROM (SELECT aggregate_type, event_type FROM {table} \
+    SELECT {int:COUNT(*)} FROM (SELECT aggregate_type, event_type FROM {table} {by:claim} \
         WHERE status IN (0, 2) AND status = {status} ORDER BY available_at LIMIT 100000) AS capped \
     WHERE NOT (1 = 1 {pairs})";
 
 const NOW: &str = "SELECT {micros:{now}}";
 
-/// When the first pending rows are due, from a floor on.
-const LOOK: &str = "\
+/// When the first pending rows are due, from a watermark on and from now on. Each part reads one row in the
+/// order of the index; a minimum might be taken over all of them.
+const PEEK: &str = "\
     SELECT {micros:{now}}, {micros:fresh.due}, {micros:retried.due}, \
-        {micros:later_fresh.due}, {micros:later_retried.due} FROM \
-        (SELECT MIN(available_at) AS due FROM {table} \
-            WHERE status IN (0, 2) AND status = 0 AND available_at >= {time:$1}) AS fresh, \
-        (SELECT MIN(available_at) AS due FROM {table} \
-            WHERE status IN (0, 2) AND status = 2 AND available_at >= {time:$2}) AS retried, \
-        (SELECT MIN(available_at) AS due FROM {table} \
-            WHERE status IN (0, 2) AND status = 0 AND available_at > {now}) AS later_fresh, \
-        (SELECT MIN(available_at) AS due FROM {table} \
-            WHERE status IN (0, 2) AND status = 2 AND available_at > {now}) AS later_retried";
+        {micros:later_fresh.due}, {micros:later_retried.due} FROM (SELECT 1 AS one) AS base \
+    LEFT JOIN (SELECT available_at AS due FROM {table} {by:claim} \
+        WHERE status IN (0, 2) AND status = 0 AND available_at >= {time:$1} \
+        ORDER BY available_at LIMIT 1) AS fresh ON 1 = 1 \
+    LEFT JOIN (SELECT available_at AS due FROM {table} {by:claim} \
+        WHERE status IN (0, 2) AND status = 2 AND available_at >= {time:$2} \
+        ORDER BY available_at LIMIT 1) AS retried ON 1 = 1 \
+    LEFT JOIN (SELECT available_at AS due FROM {table} {by:claim} \
+        WHERE status IN (0, 2) AND status = 0 AND available_at > {now} \
+        ORDER BY available_at LIMIT 1) AS later_fresh ON 1 = 1 \
+    LEFT JOIN (SELECT available_at AS due FROM {table} {by:claim} \
+        WHERE status IN (0, 2) AND status = 2 AND available_at > {now} \
+        ORDER BY available_at LIMIT 1) AS later_retried ON 1 = 1";
 
 /// For tests, which have small tables.
 #[cfg(feature = "testing")]
@@ -103,8 +111,10 @@ pub(super) struct Statements {
     pub(super) claim_one: SqlStr,
     pub(super) renew: SqlStr,
     pub(super) renew_update: Option<SqlStr>,
-    pub(super) finish: SqlStr,
-    pub(super) delete_done: SqlStr,
+    pub(super) finish: Settling,
+    pub(super) delete_done: Settling,
+    /// Locks the rows that no other session has locked, for a transaction that then records results.
+    pub(super) lock_free: Option<SqlStr>,
     pub(super) states: SqlStr,
     pub(super) dead_query: SqlStr,
     pub(super) dead_one: SqlStr,
@@ -132,6 +142,15 @@ pub(super) struct Statements {
     pub(super) everything: SqlStr,
 }
 
+/// A statement that records results.
+#[derive(Debug)]
+pub(super) struct Settling {
+    /// Waits for rows that another session has locked.
+    pub(super) waiting: SqlStr,
+    /// Passes over them; `None` if they are to be locked first, or never are.
+    pub(super) skipping: Option<SqlStr>,
+}
+
 /// The statements that depend on which events are asked for.
 #[derive(Debug)]
 pub(super) struct Claims {
@@ -143,16 +162,27 @@ pub(super) struct Claims {
 impl Statements {
     pub(super) fn new(dialect: &Dialect, table: &Table) -> Self {
         let sql = |template: &str| safe(dialect.render(&expand(template), table));
-        let purge = |status: &str, order: &str| {
-            let template = |template: &&str| {
-                sql(&template.replace("{status}", status).replace("{order}", order))
-            };
+        let purge = |status: &str| {
+            let template = |template: &&str| sql(&template.replace("{status}", status));
             dialect.purge.iter().map(template).collect()
         };
         let delete = |only: &str| sql(&dialect.delete.replace("{only}", only));
         let (renew, renew_update) = match &dialect.renew {
             Locking::AtOnce(renew) => (sql(renew), None),
             Locking::LockThenUpdate { lock, update } => (sql(lock), Some(sql(update))),
+        };
+        let settle = |template: &str| match dialect.settle {
+            Settle::Statement { waiting, skipping } => Settling {
+                waiting: sql(&template.replace("{keys}", waiting)),
+                skipping: Some(sql(&template.replace("{keys}", skipping))),
+            },
+            Settle::LockFirst(_) | Settle::Alone => {
+                Settling { waiting: sql(template), skipping: None }
+            }
+        };
+        let lock_free = match dialect.settle {
+            Settle::LockFirst(lock) => Some(sql(lock)),
+            Settle::Statement { .. } | Settle::Alone => None,
         };
         let claim_update = match &dialect.claim {
             Locking::AtOnce(_) => None,
@@ -171,8 +201,9 @@ impl Statements {
             claim_one: sql(CLAIM_ONE),
             renew,
             renew_update,
-            finish: sql(dialect.finish),
-            delete_done: sql(dialect.delete_done),
+            finish: settle(dialect.finish),
+            delete_done: settle(dialect.delete_done),
+            lock_free,
             states: sql(dialect.states),
             dead_query: sql(DEAD_QUERY),
             dead_one: sql(DEAD_ONE),
@@ -183,8 +214,8 @@ impl Statements {
             replay: sql(dialect.replay_all),
             // By its key, and not by the index of its status.
             discard: delete("AND status + 0 = 3"),
-            purge_done: purge("1", "ORDER BY COALESCE(done_at, created_at)"),
-            purge_dead: purge("3", ""),
+            purge_done: purge("1"),
+            purge_dead: purge("3"),
             aged: sql(AGED),
             delete: delete(""),
             pending: ["0", "2"].map(|status| sql(&PENDING.replace("{status}", status))),
@@ -192,7 +223,7 @@ impl Statements {
             in_memory: dialect.in_memory.map(SqlSafeStr::into_sql_str),
             warnings: dialect.warnings.iter().map(|(test, text)| (sql(test), *text)).collect(),
             notify: dialect.notify.map(SqlSafeStr::into_sql_str),
-            look: sql(LOOK),
+            look: sql(PEEK),
             now: sql(NOW),
             inspect: inspect::Sql::new(dialect, sql),
             pending_by_type: pending::sql(sql),
@@ -225,6 +256,26 @@ impl Claims {
     }
 }
 
+/// Begins a transaction with the settings for a piece of work.
+pub(super) fn settings(dialect: &Dialect, statement_timeout: Option<Duration>) -> Option<SqlStr> {
+    if dialect.settings.is_empty() {
+        return None;
+    }
+    let timeout = statement_timeout.map(|limit| limit.as_millis().to_string());
+    let timeout = timeout.iter().map(|limit| ("statement_timeout", limit.as_str()));
+    let settings = dialect.settings.iter().copied().chain(timeout);
+    let settings = settings.map(|(name, value)| format!("; SET LOCAL {name} = {value}"));
+    Some(safe(dialect.begin_work.to_owned() + &settings.collect::<String>()))
+}
+
+/// Sets up a session of the relay's own.
+pub(super) fn session(dialect: &Dialect, statement_timeout: Duration) -> Option<SqlStr> {
+    let seconds = format!("{:.3}", statement_timeout.as_secs_f64());
+    let millis = statement_timeout.as_millis().to_string();
+    let session = dialect.session?.replace("{seconds}", &seconds).replace("{millis}", &millis);
+    Some(safe(session))
+}
+
 /// A statement of the migrations.
 pub(super) fn of_schema(dialect: &Dialect, table: &Table, template: &str) -> SqlStr {
     safe(schema::render(dialect, table, template))
@@ -239,7 +290,7 @@ fn expand(template: &str) -> String {
     template.replace("{columns}", COLUMNS).replace("{filter}", DEAD_FILTER)
 }
 
-/// The text consists of our own constants and of a [`Table`], which is checked and quoted.
+/// The text consists of our own constants, of numbers, and of a [`Table`], which is checked and quoted.
 fn safe(sql: String) -> SqlStr {
     AssertSqlSafe(sql).into_sql_str()
 }

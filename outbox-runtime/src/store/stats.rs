@@ -101,10 +101,14 @@ impl<DB: Backend> Store<DB> {
         let arrays = DB::DIALECT.arrays;
         let mut by_key = vec![
             ("renew", self.sql.renew.clone(), self.renewal(lease, &[renewal])),
-            ("finish", self.sql.finish.clone(), finish::updates(&[&done], "explain", arrays)),
+            (
+                "finish",
+                self.sql.finish.waiting.clone(),
+                finish::updates(&[&done], "explain", arrays),
+            ),
             (
                 "delete",
-                self.sql.delete_done.clone(),
+                self.sql.delete_done.waiting.clone(),
                 finish::deletions(&[&done], "explain", arrays),
             ),
         ];

@@ -173,7 +173,7 @@ async fn finish<DB: TestDatabase>(
         result: Finished::Dead { attempts: 0, error: row.reason.to_owned() },
     });
     let results: Vec<Finish> = failed.chain(dead).collect();
-    assert_eq!(store.finish("a", &results, Completion::Keep).await.unwrap(), [] as [i64; 0]);
+    assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
 }
 
 on_every_database!(whatever_the_rows_hold_a_claim_goes_through);
