@@ -3,13 +3,15 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use outbox_runtime::store::{Backend, Store, Table, migrate};
+use outbox_runtime::store::{Store, Table, migrate};
 use sqlx::database::HasStatementCache;
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, Connection, MySql, Pool, Postgres, SqlSafeStr, Sqlite};
 
+use crate::Costs;
+
 /// A database that tests can have a fresh one of.
-pub trait TestDatabase: Backend + HasStatementCache {
+pub trait TestDatabase: Costs + HasStatementCache {
     /// What the program `node` calls it.
     const SHORT_NAME: &'static str;
 
@@ -48,6 +50,12 @@ pub trait TestDatabase: Backend + HasStatementCache {
     /// Brings the planner's statistics up to date.
     const ANALYZE: &'static str;
 
+    /// Keeps the server from doing so by itself.
+    const LEAVE_STATISTICS: Option<&'static str>;
+
+    /// Begins a transaction that goes on seeing what is there now.
+    const SNAPSHOT: &'static [&'static str];
+
     /// The options that lead to a database of this name.
     fn named(url: &str, name: &str) -> <Self::Connection as Connection>::Options;
 }
@@ -70,6 +78,9 @@ impl TestDatabase for Sqlite {
         t, t, t FROM (SELECT i, \
         CAST(unixepoch('subsec') * 1000000 AS INTEGER) - 172800000000 + i AS t FROM n)";
     const ANALYZE: &'static str = "ANALYZE";
+    const LEAVE_STATISTICS: Option<&'static str> = None;
+    const SNAPSHOT: &'static [&'static str] =
+        &["BEGIN", "SELECT sequence FROM outbox_event LIMIT 1"];
     const UNTIDY: Option<&'static str> = None;
 
     fn named(_: &str, name: &str) -> sqlx::sqlite::SqliteConnectOptions {
@@ -101,6 +112,10 @@ impl TestDatabase for Postgres {
         t, t, t FROM (SELECT i, now() - interval '2 days' + i * interval '1 microsecond' AS t \
         FROM generate_series({from}, {to}) AS i) AS rows";
     const ANALYZE: &'static str = "ANALYZE outbox_event";
+    const LEAVE_STATISTICS: Option<&'static str> =
+        Some("ALTER TABLE outbox_event SET (autovacuum_enabled = off)");
+    const SNAPSHOT: &'static [&'static str] =
+        &["BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT sequence FROM outbox_event LIMIT 1"];
     const UNTIDY: Option<&'static str> = None;
 
     fn named(url: &str, name: &str) -> sqlx::postgres::PgConnectOptions {
@@ -131,6 +146,12 @@ impl TestDatabase for MySql {
         {status}, t, t, t FROM (SELECT i, UTC_TIMESTAMP(6) - INTERVAL 2 DAY + INTERVAL i MICROSECOND \
         AS t FROM numbers WHERE i <= {to}) AS filled";
     const ANALYZE: &'static str = "ANALYZE TABLE outbox_event";
+    const LEAVE_STATISTICS: Option<&'static str> =
+        Some("ALTER TABLE outbox_event STATS_AUTO_RECALC = 0");
+    const SNAPSHOT: &'static [&'static str] = &[
+        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+        "START TRANSACTION WITH CONSISTENT SNAPSHOT",
+    ];
     const UNTIDY: Option<&'static str> = Some(
         "SELECT CAST(SUM(COUNT) AS SIGNED) FROM information_schema.INNODB_METRICS \
          WHERE NAME = 'trx_rseg_history_len'",

@@ -8,6 +8,7 @@
 )]
 
 pub mod arbitrary;
+mod cost;
 mod cut;
 mod database;
 mod heard;
@@ -20,6 +21,7 @@ mod recorder;
 mod spans;
 mod table;
 
+pub use cost::{Cost, Costs};
 pub use cut::poll_times;
 pub use database::{Fresh, TestDatabase, given_url};
 pub use heard::{Call, Heard, eventually};

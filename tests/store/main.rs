@@ -11,6 +11,7 @@
 
 mod broken;
 mod claim;
+mod cost;
 mod cut;
 mod dead;
 mod finish;

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use outbox_runtime::store::{
-    Arg, ClaimRequest, Completion, Finish, Finished, Quota, Store, Subscription,
+    ClaimRequest, Completion, Explained, Finish, Finished, Quota, Store, Subscription,
 };
 use outbox_tests::{Fresh, Rows, TestDatabase, lease, on_every_database};
-use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
+use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use super::claim::{quota, request};
 use super::finish::of;
@@ -23,8 +23,8 @@ async fn every_bounded_statement_uses_its_index<DB: TestDatabase>(db: Fresh<DB>)
     // Also while the table is small: a scan would lock what it reads.
     if DB::URL_VARIABLE != Some("OUTBOX_TEST_POSTGRES_URL") {
         db.fill("A", 0, 1, 3).await;
-        for statement in store.by_key() {
-            assert_plan(&db, statement, by_key).await;
+        for statement in store.by_key(&[7]) {
+            assert_plan(&store, statement, by_key).await;
         }
     }
     let (pending, done) = (size(20_000, 200_000), size(50_000, 500_000));
@@ -34,22 +34,22 @@ async fn every_bounded_statement_uses_its_index<DB: TestDatabase>(db: Fresh<DB>)
     db.fill("A", 3, 3_000_001, pending / 100).await;
     db.run(DB::ANALYZE).await;
     let known = store.subscribe([("Order", "A"), ("Order", "B")]);
-    for statement in store.bounded(&known) {
-        assert_plan(&db, statement, &["outbox_event_"]).await;
+    for statement in store.bounded(&known, None) {
+        assert_plan(&store, statement, &["outbox_event_"]).await;
     }
-    for statement in store.by_key() {
-        assert_plan(&db, statement, by_key).await;
+    for statement in store.by_key(&[7]) {
+        assert_plan(&store, statement, by_key).await;
     }
 }
 
 async fn assert_plan<DB: TestDatabase>(
-    db: &Fresh<DB>,
-    (name, sql, args): (&str, SqlStr, Vec<Arg>),
+    store: &Store<DB>,
+    (name, sql, args): Explained,
     indexes: &[&str],
 ) {
     let explain = AssertSqlSafe(format!("{}{}", DB::EXPLAIN, sql.as_str())).into_sql_str();
-    let mut connection = db.pool.acquire().await.unwrap();
-    let rows = DB::fetch(&mut connection, explain, args).await.unwrap();
+    let mut tx = store.begin_explaining().await.unwrap();
+    let rows = DB::fetch(&mut tx, explain, args).await.unwrap();
     let text = |row| DB::text(row, DB::PLAN_COLUMN).unwrap().unwrap_or_default();
     let plan: Vec<String> = rows.iter().map(text).collect();
     let whole = plan.join("\n") + "\n";

@@ -1,8 +1,8 @@
 //! What differs between the databases, as data.
 //!
 //! Statements are templates. `{table}` and `{index:x}` are the quoted names, `{by:x}` makes a statement use
-//! an index where the planner has to be told, `{now}` is the time of the statement, `{int:..}`, `{text:..}`, `{micros:..}`, `{time:..}`, `{later:..}` and `{earlier:..}` wrap
-//! an expression, `{next:..}` is a token's successor, `$1`, `$2`, … are arguments, each used once and in
+//! an index where the planner has to be told, `{now}` is the time of the statement, `{int:..}`, `{text:..}`,
+//! `{micros:..}`, `{time:..}`, `{later:..}` and `{earlier:..}` wrap an expression, `{next:..}` is a token's successor, `{pending:0}` and `{settled:1}` ask for a status, `$1`, `$2`, … are arguments, each used once and in
 //! order.
 
 use super::Table;
@@ -34,6 +34,9 @@ pub struct Dialect {
     pub(super) later: Wrap,
     pub(super) earlier: Wrap,
 
+    /// Of a status that is pending, and of one that is not; so that the index of these is used.
+    pub(super) pending: Wrap,
+    pub(super) settled: Wrap,
     /// The settings under which our statements run outside of the application's transactions.
     pub(super) settings: &'static [(&'static str, &'static str)],
     /// Sets up a session of the relay's own, where the options of a connection cannot. `{seconds}` and
@@ -184,6 +187,8 @@ impl Dialect {
             ("{later:", self.later),
             ("{earlier:", self.earlier),
             ("{next:", NEXT),
+            ("{pending:", self.pending),
+            ("{settled:", self.settled),
         ];
         for (opening, (before, after)) in wraps {
             while let Some(start) = sql.find(opening) {

@@ -41,7 +41,7 @@ const LIST: &str = "\
 /// Found through the index of the claims: those that have been due for longest.
 const PENDING: &str = "\
     AND entry.sequence IN (SELECT sequence FROM (SELECT sequence FROM {table} {by:claim} \
-        WHERE status IN (0, 2) AND status = {status} ORDER BY available_at LIMIT 100000) AS capped)";
+        WHERE {pending:{status}} ORDER BY available_at LIMIT 100000) AS capped)";
 
 const WINDOW_END: &str = "\
     SELECT {int:MIN(sequence)} FROM (SELECT sequence FROM {table} WHERE sequence < $1 \

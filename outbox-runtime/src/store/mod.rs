@@ -20,6 +20,7 @@ mod contention;
 mod dead;
 mod dialect;
 mod examine;
+mod explain;
 mod fingerprint;
 mod finish;
 mod gate;
@@ -81,6 +82,8 @@ use crate::Error;
 #[doc(hidden)]
 pub use batch::Arg;
 use contention::retrying;
+#[doc(hidden)]
+pub use explain::{EXPLAINER, Explained};
 use gate::Gate;
 pub(crate) use gate::Pass;
 use inject::injecting;

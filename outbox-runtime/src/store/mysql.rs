@@ -39,6 +39,8 @@ pub(super) const DIALECT: Dialect = Dialect {
     later: ("TIMESTAMPADD(MICROSECOND, ", ", UTC_TIMESTAMP(6))"),
     earlier: ("TIMESTAMPADD(MICROSECOND, -", ", UTC_TIMESTAMP(6))"),
 
+    pending: ("status = ", ""),
+    settled: ("status = ", ""),
     settings: &[],
     // Each server skips the comment of the other. The shortest wait for a lock is a second on MySQL.
     session: Some(

@@ -21,13 +21,13 @@ const BY_TYPE: &str = "\
         {micros:{now}} - {micros:MIN(COALESCE(locked_at, available_at))} \
     FROM (SELECT event_type, locked_by, locked_at, available_at, \
             CASE WHEN available_at < {earlier:$1} THEN 1 ELSE 0 END AS overdue FROM {table} {by:claim} \
-        WHERE status IN (0, 2) AND status = {status} ORDER BY available_at LIMIT 100000) AS capped \
+        WHERE {pending:{status}} ORDER BY available_at LIMIT 100000) AS capped \
     GROUP BY event_type";
 
 /// What is in hand is due later than all that waits, so it is counted from there on.
 const HELD: &str = "\
     SELECT event_type, {int:COUNT(locked_by)} FROM (SELECT event_type, locked_by FROM {table} {by:claim} \
-        WHERE status IN (0, 2) AND status = {status} AND available_at > {now} \
+        WHERE {pending:{status}} AND available_at > {now} \
         ORDER BY available_at LIMIT 100000) AS held \
     GROUP BY event_type";
 

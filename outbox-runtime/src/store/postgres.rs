@@ -1,9 +1,10 @@
 //! PostgreSQL: arrays and `unnest`, so that one prepared statement serves a batch of any size;
 //! materialised CTEs, so that no planner updates more rows than were locked.
 //!
-//! A statement that goes by key says so twice: `sequence = ANY(..)` bounds what it can touch, whatever join
-//! the planner takes for the rest. `status + 0` offers no index: the claim index also holds what vacuum
-//! has not removed yet.
+//! A statement that goes by key finds its rows by `sequence = ANY(..)`, which bounds what it can touch,
+//! and then joins them to the batch by `sequence + 0`, which offers no index: the planner would look up
+//! the whole list once for every row. `status + 0` offers none either: the claim index also holds what
+//! vacuum has not removed yet.
 
 use std::time::Duration;
 
@@ -78,12 +79,17 @@ pub(super) const DIALECT: Dialect = Dialect {
     later: ("(statement_timestamp() + ", " * interval '1 microsecond')"),
     earlier: ("(statement_timestamp() - ", " * interval '1 microsecond')"),
 
+    pending: ("status = ", ""),
+    settled: ("status = ", ""),
     settings: &[
         // Every statement of ours has an index to go by, and an order that the index has. What is cheaper
         // on a table that is taken to be empty costs a scan of the whole when it is not.
         ("enable_seqscan", "off"),
         ("enable_bitmapscan", "off"),
         ("enable_sort", "off"),
+        // A batch is joined to its rows by hashing. A batch that is taken to be of a few rows would be
+        // compared row by row, and has a thousand.
+        ("enable_nestloop", "off"),
         // A plan without an alternative has an absurd cost, for which the server would compile it.
         ("jit", "off"),
         // One row that another session has locked must not hold up the others: see `finish`.
@@ -124,20 +130,20 @@ pub(super) const DIALECT: Dialect = Dialect {
         UPDATE {table} AS entry SET available_at = {later:$5}, locked_by = $6, locked_at = {now}, \
             claim_token = {next:entry.claim_token} \
         FROM due WHERE entry.sequence = ANY(ARRAY(SELECT sequence FROM due)) \
-            AND entry.sequence = due.sequence \
+            AND entry.sequence + 0 = due.sequence \
         RETURNING {columns}, {micros:due.available_at}, due.locked_by::text",
     ),
     renew: Locking::AtOnce(
         "WITH held AS MATERIALIZED ( \
             SELECT entry.sequence, ours.takeovers FROM {table} AS entry \
             JOIN unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS ours(sequence, token, takeovers) \
-                ON entry.sequence = ours.sequence AND entry.claim_token = ours.token \
+                ON entry.sequence + 0 = ours.sequence AND entry.claim_token = ours.token \
             WHERE entry.sequence = ANY($1::bigint[]) AND entry.locked_by = $4 \
                 AND (entry.status + 0) IN (0, 2) FOR UPDATE OF entry SKIP LOCKED) \
         UPDATE {table} AS entry SET available_at = {later:$5}, \
             takeovers = GREATEST(entry.takeovers, held.takeovers) \
         FROM held WHERE entry.sequence = ANY(ARRAY(SELECT sequence FROM held)) \
-            AND entry.sequence = held.sequence RETURNING entry.sequence",
+            AND entry.sequence + 0 = held.sequence RETURNING entry.sequence",
     ),
     finish: "\
         UPDATE {table} AS entry SET \
@@ -151,13 +157,13 @@ pub(super) const DIALECT: Dialect = Dialect {
             locked_by = NULL, locked_at = NULL \
         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[]) \
             AS outcome(sequence, token, mark, attempts, wait, error) \
-        WHERE entry.sequence = ANY({keys}) AND entry.sequence = outcome.sequence \
+        WHERE entry.sequence = ANY({keys}) AND entry.sequence + 0 = outcome.sequence \
             AND entry.claim_token = outcome.token AND entry.locked_by = $7 \
             AND (entry.status + 0) IN (0, 2)",
     delete_done: "\
         DELETE FROM {table} AS entry \
         USING unnest($1::bigint[], $2::bigint[]) AS outcome(sequence, token) \
-        WHERE entry.sequence = ANY({keys}) AND entry.sequence = outcome.sequence \
+        WHERE entry.sequence = ANY({keys}) AND entry.sequence + 0 = outcome.sequence \
             AND entry.claim_token = outcome.token AND entry.locked_by = $3 \
             AND (entry.status + 0) IN (0, 2)",
     settle: Settle::Statement {
@@ -207,7 +213,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     estimate_by_name: false,
     estimate: "SELECT reltuples::bigint FROM pg_class WHERE oid = '{table}'::regclass",
     ended: &["\
-        SELECT {int:COUNT(*)} FROM (SELECT 1 FROM {table} WHERE status IN (1, 3) AND status = {status} \
+        SELECT {int:COUNT(*)} FROM (SELECT 1 FROM {table} WHERE {settled:{status}} \
             AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000) AS capped"],
     indexes: "\
         SELECT relname::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid \

@@ -1,5 +1,7 @@
 //! SQLite: one writer at a time. Batches travel as one JSON text, times as integer microseconds.
 //!
+//! A plan may be made while the table is empty, so statements name their index.
+//!
 //! `+status`: without the sign the planner would look up the status instead of the batch's own rows, and
 //! walk everything that is pending.
 //!
@@ -54,6 +56,10 @@ pub(super) const DIALECT: Dialect = Dialect {
     earlier: ("(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ", ")"),
 
     settings: &[],
+    // The index's own condition is repeated, or the index is not considered. It is not `IN`: on an index that
+    // was analysed when it was empty, that would be looked up instead of the status, and the rest sorted.
+    pending: ("status = ", " AND status <> 1 AND status <> 3"),
+    settled: ("status = ", " AND status <> 0 AND status <> 2"),
     session: None,
     end_session: None,
     begin: "BEGIN IMMEDIATE; SAVEPOINT outbox_tx",
@@ -79,8 +85,8 @@ pub(super) const DIALECT: Dialect = Dialect {
     existing_lock: "",
     claim: Locking::LockThenUpdate {
         lock: "\
-            SELECT {columns}, available_at, entry.locked_by FROM {table} AS entry \
-            WHERE status IN (0, 2) AND status = {status} AND available_at <= {now} \
+            SELECT {columns}, available_at, entry.locked_by FROM {table} AS entry {by:claim} \
+            WHERE {pending:{status}} AND available_at <= {now} \
                 AND available_at >= $1 AND ($2 = 0 OR created_at <= {earlier:$3}) \
                 AND typeof(claim_token) = 'integer' {pairs} \
             ORDER BY available_at, sequence LIMIT $4",
@@ -124,8 +130,8 @@ pub(super) const DIALECT: Dialect = Dialect {
         WHERE sequence IN (SELECT value FROM json_each($1))",
     purge: &["\
         DELETE FROM {table} WHERE sequence IN ( \
-            SELECT sequence FROM {table} \
-            WHERE status IN (1, 3) AND status = {status} \
+            SELECT sequence FROM {table} {by:purge} \
+            WHERE {settled:{status}} \
                 AND COALESCE(done_at, created_at) < {earlier:$1} LIMIT $2)"],
     replay_all: "\
         UPDATE {table} SET status = 0, attempts = 0, takeovers = 0, available_at = {now}, \
@@ -138,7 +144,7 @@ pub(super) const DIALECT: Dialect = Dialect {
             SELECT value FROM json_each({each}))",
     pair: "$1",
     pairs_one_by_one: false,
-    by_index: None,
+    by_index: Some(("INDEXED BY ", "")),
     in_memory: Some("SELECT COUNT(*) FROM pragma_database_list WHERE name = 'main' AND file = ''"),
     warnings: &[
         ("SELECT COUNT(*) < 4 FROM pragma_index_list('{bare}')", MISSING_INDEX),
@@ -150,7 +156,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     estimate: "\
         SELECT (SELECT MAX(sequence) FROM {table}) - (SELECT MIN(sequence) FROM {table}) + 1",
     ended: &["\
-        SELECT COUNT(*) FROM (SELECT 1 FROM {table} WHERE status IN (1, 3) AND status = {status} \
+        SELECT COUNT(*) FROM (SELECT 1 FROM {table} {by:purge} WHERE {settled:{status}} \
             AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000)"],
     indexes: "SELECT name FROM pragma_index_list('{bare}')",
     transactions: None,

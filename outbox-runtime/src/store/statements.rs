@@ -58,16 +58,16 @@ const AGED: &str = "\
 const PENDING: &str = "\
     SELECT {int:COUNT(*)}, \
         (SELECT {int:COUNT(locked_by)} FROM (SELECT locked_by FROM {table} {by:claim} \
-            WHERE status IN (0, 2) AND status = {status} AND available_at > {now} \
+            WHERE {pending:{status}} AND available_at > {now} \
             ORDER BY available_at LIMIT 100000) AS held), \
         {micros:{now}} - {micros:MIN(COALESCE(locked_at, available_at))} \
     FROM (SELECT locked_by, locked_at, available_at FROM {table} {by:claim} \
-        WHERE status IN (0, 2) AND status = {status} ORDER BY available_at LIMIT 100000) AS capped";
+        WHERE {pending:{status}} ORDER BY available_at LIMIT 100000) AS capped";
 
 /// Those of no pair that is asked for. Counted by themselves: between two counts others come and go.
 const UNKNOWN: &str = "\
     SELECT {int:COUNT(*)} FROM (SELECT aggregate_type, event_type FROM {table} {by:claim} \
-        WHERE status IN (0, 2) AND status = {status} ORDER BY available_at LIMIT 100000) AS capped \
+        WHERE {pending:{status}} ORDER BY available_at LIMIT 100000) AS capped \
     WHERE NOT (1 = 1 {pairs})";
 
 const NOW: &str = "SELECT {micros:{now}}";
@@ -78,16 +78,16 @@ const PEEK: &str = "\
     SELECT {micros:{now}}, {micros:fresh.due}, {micros:retried.due}, \
         {micros:later_fresh.due}, {micros:later_retried.due} FROM (SELECT 1 AS one) AS base \
     LEFT JOIN (SELECT available_at AS due FROM {table} {by:claim} \
-        WHERE status IN (0, 2) AND status = 0 AND available_at >= {time:$1} \
+        WHERE {pending:0} AND available_at >= {time:$1} \
         ORDER BY available_at LIMIT 1) AS fresh ON 1 = 1 \
     LEFT JOIN (SELECT available_at AS due FROM {table} {by:claim} \
-        WHERE status IN (0, 2) AND status = 2 AND available_at >= {time:$2} \
+        WHERE {pending:2} AND available_at >= {time:$2} \
         ORDER BY available_at LIMIT 1) AS retried ON 1 = 1 \
     LEFT JOIN (SELECT available_at AS due FROM {table} {by:claim} \
-        WHERE status IN (0, 2) AND status = 0 AND available_at > {now} \
+        WHERE {pending:0} AND available_at > {now} \
         ORDER BY available_at LIMIT 1) AS later_fresh ON 1 = 1 \
     LEFT JOIN (SELECT available_at AS due FROM {table} {by:claim} \
-        WHERE status IN (0, 2) AND status = 2 AND available_at > {now} \
+        WHERE {pending:2} AND available_at > {now} \
         ORDER BY available_at LIMIT 1) AS later_retried ON 1 = 1";
 
 /// For tests, which have small tables.

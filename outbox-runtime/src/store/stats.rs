@@ -1,12 +1,6 @@
 use std::time::{Duration, SystemTime};
 
-use sqlx::SqlStr;
-
-use super::batch::Arg;
-use super::{
-    Backend, ClaimRequest, DeadFilter, Finish, Finished, Lease, Quota, Renewal, Store,
-    Subscription, finish, row,
-};
+use super::{Backend, Store, Subscription, row};
 use crate::Error;
 
 /// How an outbox stands. Counts are read from indexes and go up to 100,000 each.
@@ -58,75 +52,6 @@ impl<DB: Backend> Store<DB> {
         let others = stats.pending + stats.dead;
         stats.done_estimate = u64::try_from(rows).unwrap_or_default().saturating_sub(others);
         Ok(stats)
-    }
-
-    /// The statements whose cost must not grow with the table, and arguments to explain them with.
-    #[doc(hidden)]
-    pub fn bounded(&self, subscription: &Subscription) -> Vec<(&'static str, SqlStr, Vec<Arg>)> {
-        let lease = Lease { owner: "explain", length: Duration::from_secs(30) };
-        let quota = Quota { rows: 200, floor: None };
-        let (bytes, skip_recent) = (usize::MAX, Duration::ZERO);
-        let request =
-            ClaimRequest { lease, subscription, fresh: quota, retried: quota, bytes, skip_recent };
-        let claims = subscription.claims(&self.sql);
-        let claim = || self.claim_args(quota, &request);
-        let age = || vec![row::span(Duration::from_secs(86_400)).into(), 500.into()];
-        let dead = |more: &[i64]| {
-            let mut args = DeadFilter::default().args();
-            args.extend(more.iter().copied().map(Arg::from));
-            args
-        };
-        let mut bounded = vec![
-            ("claim fresh", claims.fresh.clone(), claim()),
-            ("claim retried", claims.retried.clone(), claim()),
-            ("look", self.sql.look.clone(), vec![0.into(), 0.into()]),
-            ("dead query", self.sql.dead_query.clone(), dead(&[0, 100])),
-            ("dead count", self.sql.dead_count.clone(), dead(&[])),
-            ("dead gauge", self.sql.dead_count_capped.clone(), vec![]),
-            ("dead keys", self.sql.dead_keys.clone(), dead(&[0, 4_000_000_000_000_000, 100])),
-        ];
-        let purges = self.sql.purge_done.iter().chain(&self.sql.purge_dead);
-        bounded.extend(purges.map(|sql| ("purge", sql.clone(), age())));
-        bounded.extend(self.bounded_inspections());
-        bounded
-    }
-
-    /// The statements that must go from a batch to its rows by their key, and arguments to explain
-    /// them with.
-    #[doc(hidden)]
-    pub fn by_key(&self) -> Vec<(&'static str, SqlStr, Vec<Arg>)> {
-        let lease = Lease { owner: "explain", length: Duration::from_secs(30) };
-        let renewal = Renewal { sequence: 7, token: 1, takeovers: 0 };
-        let done = Finish { sequence: 7, token: 1, result: Finished::Done };
-        let arrays = DB::DIALECT.arrays;
-        let mut by_key = vec![
-            ("renew", self.sql.renew.clone(), self.renewal(lease, &[renewal])),
-            (
-                "finish",
-                self.sql.finish.waiting.clone(),
-                finish::updates(&[&done], "explain", arrays),
-            ),
-            (
-                "delete",
-                self.sql.delete_done.waiting.clone(),
-                finish::deletions(&[&done], "explain", arrays),
-            ),
-        ];
-        let sequences = Arg::Ints(vec![Some(7)]);
-        by_key.push(("states", self.sql.states.clone(), vec![sequences]));
-        let changes = [
-            ("replay", &self.sql.replay),
-            ("discard", &self.sql.discard),
-            ("delete rows", &self.sql.delete),
-        ];
-        for (name, sql) in changes {
-            by_key.push((name, sql.clone(), vec![Arg::Ints(vec![Some(7)])]));
-        }
-        if let Some(update) = &self.sql.claim_update {
-            let batch = Arg::from("[[7, 1, \"explain\", 1]]");
-            by_key.push(("claim update", update.clone(), vec![batch]));
-        }
-        by_key
     }
 
     /// The database's clock.

@@ -19,6 +19,6 @@ CREATE TABLE {table} (
     takeovers INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX {index:event_id} ON {name} (event_id);
-CREATE INDEX {index:claim} ON {name} (status, available_at, sequence) WHERE status IN (0, 2);
-CREATE INDEX {index:purge} ON {name} (status, COALESCE(done_at, created_at)) WHERE status IN (1, 3);
+CREATE INDEX {index:claim} ON {name} (status, available_at, sequence) WHERE status <> 1 AND status <> 3;
+CREATE INDEX {index:purge} ON {name} (status, COALESCE(done_at, created_at)) WHERE status <> 0 AND status <> 2;
 CREATE INDEX {index:dead} ON {name} (sequence) WHERE status = 3;

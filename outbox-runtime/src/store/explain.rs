@@ -1,0 +1,148 @@
+//! Every statement with arguments, for the tests of what statements cost.
+
+use std::time::{Duration, SystemTime};
+
+use sqlx::{SqlStr, Transaction};
+
+use super::batch::Arg;
+use super::{
+    Backend, ClaimRequest, DeadFilter, Finish, Finished, Lease, Quota, Renewal, Store,
+    Subscription, finish, row,
+};
+use crate::Error;
+
+/// A statement: what it is called, its text, and what is bound to it.
+pub type Explained = (&'static str, SqlStr, Vec<Arg>);
+
+/// The owner of the rows that statements by key are explained with; their token is 1.
+pub const EXPLAINER: &str = "explain";
+
+const LEASE: Lease<'static> = Lease { owner: EXPLAINER, length: Duration::from_secs(30) };
+
+/// How many rows a claim asks for.
+const CLAIMED: usize = 200;
+
+impl<DB: Backend> Store<DB> {
+    /// Begins a transaction with the settings under which the statements run.
+    ///
+    /// # Errors
+    /// If the database fails.
+    #[doc(hidden)]
+    pub async fn begin_explaining(&self) -> Result<Transaction<'static, DB>, Error> {
+        let begin = self.settings.as_ref().unwrap_or(&self.sql.begin_work);
+        self.pool.begin_with(begin.clone()).await.map_err(Error::database("explaining"))
+    }
+
+    /// The same store on a single connection of the relay's.
+    ///
+    /// # Errors
+    /// If no connection can be made.
+    #[doc(hidden)]
+    pub async fn explaining_relay(&self) -> Result<Self, Error> {
+        self.for_relay(1, Duration::from_secs(60)).await
+    }
+
+    /// The statements whose cost must not grow with the table. Claims look from a watermark on.
+    #[doc(hidden)]
+    pub fn bounded(
+        &self,
+        subscription: &Subscription,
+        watermark: Option<SystemTime>,
+    ) -> Vec<Explained> {
+        let quota = Quota { rows: CLAIMED, floor: watermark };
+        let (bytes, skip_recent) = (usize::MAX, Duration::ZERO);
+        let (lease, fresh, retried) = (LEASE, quota, quota);
+        let request = ClaimRequest { lease, subscription, fresh, retried, bytes, skip_recent };
+        let claims = subscription.claims(&self.sql);
+        let claim = || self.claim_args(quota, &request);
+        let age = || vec![row::span(Duration::from_secs(86_400)).into(), 500.into()];
+        let dead = |more: &[i64]| {
+            let mut args = DeadFilter::default().args();
+            args.extend(more.iter().copied().map(Arg::from));
+            args
+        };
+        let from = || watermark.map_or(0, row::micros).into();
+        let mut bounded = vec![
+            ("claim fresh", claims.fresh.clone(), claim()),
+            ("claim retried", claims.retried.clone(), claim()),
+            ("peek", self.sql.look.clone(), vec![from(), from()]),
+            ("dead query", self.sql.dead_query.clone(), dead(&[0, 100])),
+            ("dead count", self.sql.dead_count.clone(), dead(&[])),
+            ("dead gauge", self.sql.dead_count_capped.clone(), vec![]),
+            ("dead keys", self.sql.dead_keys.clone(), dead(&[0, 4_000_000_000_000_000, 100])),
+        ];
+        let purges = self.sql.purge_done.iter().chain(&self.sql.purge_dead);
+        bounded.extend(purges.map(|sql| ("purge", sql.clone(), age())));
+        bounded.extend(self.bounded_inspections());
+        bounded
+    }
+
+    /// The statements that go on after a sequence.
+    #[doc(hidden)]
+    pub fn after(&self, sequence: i64) -> Vec<Explained> {
+        let age = row::span(Duration::ZERO);
+        let aged = vec![age.into(), sequence.into(), 500.into()];
+        vec![("aged", self.sql.aged.clone(), aged)]
+    }
+
+    /// The statements that count, each up to 100,000 rows.
+    #[doc(hidden)]
+    pub fn counting(&self, subscription: &Subscription) -> Vec<Explained> {
+        let pending = self.sql.pending.iter().map(|sql| ("count pending", sql.clone(), vec![]));
+        let unknown = subscription.claims(&self.sql).unknown.iter();
+        let args = || subscription.args(DB::DIALECT);
+        pending.chain(unknown.map(|sql| ("count unknown", sql.clone(), args()))).collect()
+    }
+
+    /// The statements that must go from a batch to its rows by their key. The rows are pending and
+    /// claimed by [`EXPLAINER`].
+    #[doc(hidden)]
+    pub fn by_key(&self, rows: &[i64]) -> Vec<Explained> {
+        let renewals: Vec<Renewal> = rows
+            .iter()
+            .map(|sequence| Renewal { sequence: *sequence, token: 1, takeovers: 0 })
+            .collect();
+        let done: Vec<Finish> = rows
+            .iter()
+            .map(|sequence| Finish { sequence: *sequence, token: 1, result: Finished::Done })
+            .collect();
+        let done: Vec<&Finish> = done.iter().collect();
+        let arrays = DB::DIALECT.arrays;
+        let keys = || vec![Arg::Ints(rows.iter().copied().map(Some).collect())];
+        let updates = || finish::updates(&done, EXPLAINER, arrays);
+        let deletions = || finish::deletions(&done, EXPLAINER, arrays);
+        let (finish, delete) = (&self.sql.finish, &self.sql.delete_done);
+        let mut by_key = vec![
+            ("renew", self.sql.renew.clone(), self.renewal(LEASE, &renewals)),
+            ("settle", finish.waiting.clone(), updates()),
+            ("settle, delete", delete.waiting.clone(), deletions()),
+            ("states", self.sql.states.clone(), keys()),
+            ("delete rows", self.sql.delete.clone(), keys()),
+        ];
+        let skipping = [
+            ("settle unlocked", &finish.skipping, updates()),
+            ("settle unlocked, delete", &delete.skipping, deletions()),
+        ];
+        let skipping = skipping.into_iter();
+        by_key.extend(skipping.filter_map(|(name, sql, args)| Some((name, sql.clone()?, args))));
+        if let Some(lock) = &self.sql.lock_free {
+            by_key.push(("lock", lock.clone(), keys()));
+        }
+        if let Some(update) = &self.sql.claim_update {
+            let rows = rows.iter().map(|sequence| (sequence, 1, EXPLAINER, 1));
+            let batch = serde_json::to_string(&rows.collect::<Vec<_>>()).unwrap_or_default();
+            by_key.push(("claim update", update.clone(), vec![batch.into()]));
+        }
+        by_key
+    }
+
+    /// The statements that go from a batch to its dead rows by their key.
+    #[doc(hidden)]
+    pub fn dead_by_key(&self, rows: &[i64]) -> Vec<Explained> {
+        let keys = || vec![Arg::Ints(rows.iter().copied().map(Some).collect())];
+        vec![
+            ("replay", self.sql.replay.clone(), keys()),
+            ("discard", self.sql.discard.clone(), keys()),
+        ]
+    }
+}

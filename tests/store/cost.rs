@@ -1,0 +1,203 @@
+//! What every statement touches, whatever the planner believes of the table.
+//!
+//! An outbox is empty most of the day. Statements are prepared then, statistics are gathered then, and the
+//! burst comes later. Each condition prepares the statements on a single connection, brings the table into
+//! a state that its statistics do not show, and bounds what each statement touches for a row.
+
+use std::time::{Duration, SystemTime};
+
+use outbox_runtime::store::{EXPLAINER, Explained, Store, Subscription};
+use outbox_tests::{Cost, Fresh, TestDatabase, on_every_database};
+use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
+
+/// How many rows a batch has.
+const BATCH: usize = 200;
+
+/// Often enough that a server decides to keep a plan.
+const PREPARED: usize = 7;
+
+/// What a statement may touch: a number for itself and one for each of its rows, in the units of
+/// [`Cost::touched`].
+struct Bound {
+    fixed: u64,
+    per_row: u64,
+}
+
+/// A change of a row on PostgreSQL touches its page and five indexes, once for the old version and once
+/// for the new one, each a few pages deep.
+const CHANGE: Bound = Bound { fixed: 250, per_row: 45 };
+const READ: Bound = Bound { fixed: 60, per_row: 12 };
+
+/// The statements are known to the server before there is anything in the table.
+async fn prepare<DB: TestDatabase>(store: &Store<DB>, known: &Subscription) {
+    for _ in 0..PREPARED {
+        for statement in every(store, known, None, &[1], &[2]) {
+            run(store, statement, &[]).await;
+        }
+    }
+}
+
+fn every<DB: TestDatabase>(
+    store: &Store<DB>,
+    known: &Subscription,
+    watermark: Option<SystemTime>,
+    pending: &[i64],
+    dead: &[i64],
+) -> Vec<Explained> {
+    let mut statements = store.bounded(known, watermark);
+    statements.extend(store.counting(known));
+    statements.extend(store.after(pending.iter().min().map_or(0, |first| first - 1)));
+    statements.extend(store.by_key(pending));
+    statements.extend(store.dead_by_key(dead));
+    statements
+}
+
+/// Runs a statement in a transaction that is rolled back, with some rows claimed for it.
+async fn run<DB: TestDatabase>(
+    store: &Store<DB>,
+    (_, sql, args): Explained,
+    claimed: &[i64],
+) -> Cost {
+    let mut tx = store.begin_explaining().await.unwrap();
+    if !claimed.is_empty() {
+        let keys: Vec<String> = claimed.iter().map(i64::to_string).collect();
+        let claim = format!(
+            "UPDATE outbox_event SET locked_by = '{EXPLAINER}', claim_token = 1 \
+             WHERE sequence IN ({}) AND status IN (0, 2)",
+            keys.join(", ")
+        );
+        DB::run(&mut tx, AssertSqlSafe(claim).into_sql_str()).await.unwrap();
+    }
+    let cost = DB::cost(&mut tx, sql, args).await;
+    tx.rollback().await.unwrap();
+    cost
+}
+
+/// Measures every statement and fails if one touches too much.
+async fn measure<DB: TestDatabase>(
+    db: &Fresh<DB>,
+    store: &Store<DB>,
+    known: &Subscription,
+    watermark: Option<SystemTime>,
+    condition: &str,
+) {
+    let some = async |filter: &str| {
+        let sql = format!(
+            "SELECT CAST(sequence AS CHAR(20)) FROM outbox_event WHERE {filter} \
+             ORDER BY sequence DESC LIMIT {BATCH}"
+        );
+        let rows: Vec<[String; 1]> = db.texts(sql).await;
+        rows.iter().map(|[key]| key.trim().parse().unwrap()).collect::<Vec<i64>>()
+    };
+    let (pending, dead) = (some("status IN (0, 2)").await, some("status = 3").await);
+    let mut wrong = Vec::new();
+    for statement in every(store, known, watermark, &pending, &dead) {
+        let (name, sql) = (statement.0, statement.1.clone());
+        let cost = run(store, statement, &pending).await;
+        let text = sql.as_str();
+        let is_read = text.starts_with("SELECT");
+        let bound = if is_read { READ } else { CHANGE };
+        // No statement is given more rows than this.
+        let rows = match name {
+            "peek" => 0,
+            "purge" | "aged" => 500,
+            "recently done" | "old done" | "old dead" | "dead count" | "dead gauge"
+            | "count pending" | "count unknown" => 100_000,
+            _ => BATCH as u64,
+        };
+        let most = bound.fixed + bound.per_row * rows.max(1);
+        println!(
+            "{} | {condition} | {name} | {} | {:.1} | {:.2} ms",
+            DB::SHORT_NAME,
+            cost.touched,
+            cost.touched as f64 / rows.max(1) as f64,
+            cost.took.as_secs_f64() * 1_000.0
+        );
+        if cost.touched > most {
+            wrong.push(format!("{name}: {} of {most}, {:?}\n{text}", cost.touched, cost.took));
+        }
+    }
+    assert!(wrong.is_empty(), "{condition}: {}", wrong.join("\n"));
+}
+
+/// A single connection, so that a plan that was made early is the one that is used.
+async fn single<DB: TestDatabase>(db: &Fresh<DB>) -> Store<DB> {
+    let store = db.store().await;
+    if let Some(leave) = DB::LEAVE_STATISTICS {
+        db.run(leave).await;
+    }
+    store.explaining_relay().await.unwrap()
+}
+
+/// What a burst brings, and what was given up before it.
+async fn burst<DB: TestDatabase>(db: &Fresh<DB>, rows: u64) {
+    db.fill("A", 0, 10_000_001, rows).await;
+    db.fill("A", 2, 20_000_001, rows / 10).await;
+    db.fill("A", 3, 30_000_001, 500).await;
+}
+
+async fn never_analysed<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = single(&db).await;
+    let known = store.subscribe([("Order", "A"), ("Order", "B")]);
+    prepare(&store, &known).await;
+    burst(&db, 100_000).await;
+    measure(&db, &store, &known, None, "never analysed").await;
+}
+
+async fn analysed_when_empty<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = single(&db).await;
+    let known = store.subscribe([("Order", "A"), ("Order", "B")]);
+    db.run(DB::ANALYZE).await;
+    prepare(&store, &known).await;
+    burst(&db, 100_000).await;
+    measure(&db, &store, &known, None, "analysed when empty").await;
+}
+
+async fn analysed_when_full_then_emptied<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = single(&db).await;
+    let known = store.subscribe([("Order", "A"), ("Order", "B")]);
+    db.fill("A", 0, 1, 100_000).await;
+    db.run(DB::ANALYZE).await;
+    prepare(&store, &known).await;
+    db.run("DELETE FROM outbox_event").await;
+    burst(&db, 1_000).await;
+    measure(&db, &store, &known, Some(after_deleted()), "analysed when full, then emptied").await;
+}
+
+async fn behind_an_old_snapshot<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = single(&db).await;
+    let known = store.subscribe([("Order", "A"), ("Order", "B")]);
+    prepare(&store, &known).await;
+    db.fill("A", 0, 1, 200_000).await;
+    let mut old = DB::Connection::connect_with(&db.pool.connect_options()).await.unwrap();
+    for begin in DB::SNAPSHOT {
+        DB::run(&mut old, begin.into_sql_str()).await.unwrap();
+    }
+    db.run("DELETE FROM outbox_event").await;
+    burst(&db, 1_000).await;
+    measure(&db, &store, &known, Some(after_deleted()), "behind an old snapshot").await;
+    drop(old);
+}
+
+async fn a_million_settled<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = single(&db).await;
+    let known = store.subscribe([("Order", "A"), ("Order", "B")]);
+    prepare(&store, &known).await;
+    db.fill("A", 1, 1, 1_000_000).await;
+    burst(&db, 1_000).await;
+    measure(&db, &store, &known, None, "a million settled").await;
+}
+
+/// Rows are due two days ago and as many microseconds later as their number says; a claim looks from
+/// where the deleted ones end.
+fn after_deleted() -> SystemTime {
+    SystemTime::now() - Duration::from_secs(172_800)
+}
+
+on_every_database!(
+    never_analysed,
+    analysed_when_empty,
+    analysed_when_full_then_emptied,
+    behind_an_old_snapshot,
+    a_million_settled,
+);
