@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use outbox::{EventEnvelope, Status};
 use outbox_runtime::store::{
-    ClaimRequest, Claims, Completion, Finish, Finished, Lease, NewRow, Quota, Renewal, Seated,
-    Store, Subscription, Table,
+    ClaimRequest, Claims, Completion, Finish, Finished, Lease, NewRow, Position, Quota, Renewal,
+    Seated, Store, Subscription, Table,
 };
 use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_database};
 
@@ -23,7 +23,7 @@ pub(crate) fn request<'a>(owner: &'a str, subscription: &'a Subscription) -> Cla
 
 /// So many rows, from the beginning on.
 pub(crate) fn quota(rows: usize) -> Quota {
-    Quota { rows, floor: None }
+    Quota { rows, ..Quota::default() }
 }
 
 /// Claims everything that is due.
@@ -127,7 +127,7 @@ async fn nothing_below_the_floor_is_looked_at<DB: TestDatabase>(db: Fresh<DB>) {
     rows.age(Duration::from_secs(60)).await;
     let new = rows.insert_due(&[event("New")]).await;
     let floor = store.now().await.unwrap() - Duration::from_secs(10);
-    let from = Quota { rows: 1_000, floor: Some(floor) };
+    let from = Quota { rows: 1_000, after: Some(Position::before(floor)), until: None };
     let asked = ClaimRequest { fresh: from, retried: from, ..request("a", &Subscription::ALL) };
     assert_eq!(sequences(&store.claim(asked).await.unwrap()), [new[0].sequence]);
     assert_eq!(all(&store, "a").await.rows.len(), 1, "a sweep finds the rest");
@@ -160,8 +160,8 @@ async fn a_full_batch_tells_how_far_it_came<DB: TestDatabase>(db: Fresh<DB>) {
     let asked = ClaimRequest { fresh: quota(2), ..request("a", &Subscription::ALL) };
     let claimed = store.claim(asked).await.unwrap();
     let until = claimed.fresh_until.expect("it was full");
-    assert!(until > before && until <= store.now().await.unwrap());
-    let asked = ClaimRequest { fresh: Quota { rows: 2, floor: Some(until) }, ..asked };
+    assert!(until.due > before && until.due <= store.now().await.unwrap());
+    let asked = ClaimRequest { fresh: Quota { rows: 2, after: Some(until), until: None }, ..asked };
     assert_eq!(store.claim(asked).await.unwrap().rows.len(), 1, "the next begins there");
 }
 

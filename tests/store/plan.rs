@@ -83,10 +83,10 @@ async fn settle<DB: TestDatabase>(db: &Fresh<DB>) {
 async fn claim_cost<DB: TestDatabase>(store: &Store<DB>, known: &Subscription) -> Duration {
     const CLAIMS: usize = 30;
     let mut times = Vec::new();
-    let mut floor = None;
+    let mut watermark = None;
     for _ in 0..CLAIMS {
         let asked = ClaimRequest {
-            fresh: Quota { rows: 50, floor },
+            fresh: Quota { rows: 50, after: watermark, until: None },
             retried: quota(0),
             ..request("a", known)
         };
@@ -94,7 +94,7 @@ async fn claim_cost<DB: TestDatabase>(store: &Store<DB>, known: &Subscription) -
         let claims = store.claim(asked).await.unwrap();
         times.push(start.elapsed());
         assert_eq!(claims.rows.len(), 50);
-        floor = claims.fresh_until;
+        watermark = claims.fresh_until;
         // Out of the way, and not back at the head.
         let done: Vec<Finish> = claims.rows.iter().map(|row| of(row, Finished::Done)).collect();
         store.finish("a", &done, Completion::Delete).await.unwrap();

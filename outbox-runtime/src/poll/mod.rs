@@ -1,18 +1,21 @@
 //! From the table to the cold lane.
 //!
 //! # Layout
-//! [`Poller`] claims one batch; `service` decides when, with `idle` and [`Wake`]; `floor` says from
-//! where on and `interest` which events, and `lost` which of them have lost too many owners. `renew`
-//! keeps what is in hand ours. `handler` is for those who want the claimed events themselves.
+//! [`Poller`] claims one batch: from the watermark on (`watermark`), and below it in windows (`scan`).
+//! `service` decides when, with `idle` and [`Wake`]; `interest` says which events, and `lost` which of them
+//! have lost too many owners. `renew` keeps what is in hand ours. `handler` is for those who want the
+//! claimed events themselves.
 
-mod floor;
 mod handler;
 mod idle;
 mod interest;
 pub(crate) mod lost;
 mod renew;
+mod scan;
 mod service;
 mod wake;
+mod watermark;
+mod window;
 
 pub use handler::{ClaimedEvent, PollerHandler};
 pub(crate) use interest::Interest;
@@ -30,12 +33,13 @@ use crate::Error;
 use crate::hand::{Hand, Room};
 use crate::listener::Topics;
 use crate::metrics::{MetricsExporter, OTHER, Way};
-use crate::run::within;
+use crate::run::{Seldom, within};
 use crate::store::{
     Backend, ClaimRequest, Claimed, Claims, Finished, Lease, Look, Quota, Store, Subscription,
 };
 use crate::trace;
-use floor::Floors;
+use scan::Scan;
+use watermark::Watermarks;
 
 /// Claims events.
 pub(crate) struct Poller<DB: Backend> {
@@ -51,6 +55,7 @@ pub(crate) struct Poller<DB: Backend> {
     pub(crate) interval: Duration,
     pub(crate) skip_recent: Duration,
     pub(crate) patience: Duration,
+    pub(crate) scan_failed: Seldom,
     /// One round at a time.
     pub(crate) rounds: Mutex<Rounds>,
 }
@@ -58,13 +63,14 @@ pub(crate) struct Poller<DB: Backend> {
 /// What one round leaves for the next.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
-    floors: Floors,
+    watermarks: Watermarks,
+    scan: Scan,
     /// The average payload of the last claim, to guess how many rows the bytes have room for.
     average: usize,
-    /// The listeners whose events were asked for.
-    open: Vec<bool>,
     /// Whose turn it is when there is room for one.
     odd: bool,
+    /// When the last claim from the watermark on was asked for.
+    last_recent: Option<Instant>,
 }
 
 /// What a round has brought.
@@ -77,35 +83,83 @@ pub(crate) struct Polled {
     starved: bool,
     /// The listeners whose events were asked for.
     open: Vec<bool>,
+    /// When there is something to read below the watermark.
+    scan_in: Option<Duration>,
     /// When a paused listener can be tried again.
     next_probe: Option<Duration>,
 }
 
+/// From where on to look for what is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum From {
+    Beginning,
+    Watermark,
+}
+
+/// What a round is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Something is due.
+    Due,
+    /// There is something to read below the watermark, and what has just become due is not forgotten.
+    Scan,
+    /// Somebody waits for whatever is due, wherever it is.
+    Everything,
+}
+
+/// While there is much to read below the watermark, how often to look above it.
+const RECENT: Duration = Duration::from_millis(20);
+
 impl<DB: Backend> Poller<DB> {
     /// Looks when something is due.
-    async fn look(&self, sweep: bool) -> Result<Look, Error> {
+    async fn look(&self, from: From) -> Result<Look, Error> {
         let mut rounds = self.rounds.lock().await;
-        if sweep {
-            rounds.floors.drop();
-        }
-        let look = self.store.look(rounds.floors.fresh, rounds.floors.retried);
+        let [fresh, retried] = match (from, rounds.watermarks.get()) {
+            (From::Watermark, Some(marks)) => marks.map(|mark| Some(mark.due)),
+            _ => [None; 2],
+        };
+        let look = self.store.look(fresh, retried);
         let look = within(self.patience, "looking for due events", look).await?;
-        rounds.floors.read(look.now);
+        rounds.watermarks.read(&look, self.skip_recent);
         Ok(look)
     }
 
-    /// Claims one batch, if there is room for it.
-    pub(crate) async fn round(&self, sweep: bool) -> Result<Polled, Error> {
+    /// Begins to go over everything below the watermark.
+    async fn begin_pass(&self) {
+        self.rounds.lock().await.scan.begin_pass();
+    }
+
+    /// Whether there is something to read below the watermark now.
+    async fn has_to_scan(&self) -> bool {
         let mut rounds = self.rounds.lock().await;
-        if sweep {
-            rounds.floors.drop();
+        let Rounds { scan, watermarks, .. } = &mut *rounds;
+        scan.observe(&self.hand.claimable().open, watermarks.get());
+        scan.wait(Instant::now()).is_some_and(|wait| wait.is_zero())
+    }
+
+    /// A row that was inserted at a time has become visible only now.
+    async fn lower(&self, since: Instant) {
+        self.rounds.lock().await.watermarks.lower(since, self.skip_recent);
+    }
+
+    /// Claims one batch of what is due, wherever it is. For those who ask for a round of their own.
+    pub(crate) async fn round_over_everything(&self) -> Result<usize, Error> {
+        self.look(From::Beginning).await?;
+        self.rounds.lock().await.scan.restart_pass();
+        loop {
+            let polled = self.round(Purpose::Everything).await?;
+            if polled.rows > 0 || polled.starved || polled.scan_in.is_none() {
+                return Ok(polled.rows);
+            }
         }
+    }
+
+    /// Claims one batch, if there is room for it.
+    async fn round(&self, purpose: Purpose) -> Result<Polled, Error> {
+        let mut rounds = self.rounds.lock().await;
+        let rounds = &mut *rounds;
         let room = self.hand.claimable();
-        if reopened(&rounds.open, &room.open) {
-            // The last claims have passed over its rows.
-            rounds.floors.drop();
-        }
-        rounds.open.clone_from(&room.open);
+        rounds.scan.observe(&room.open, rounds.watermarks.get());
         let (open, next_probe) = (room.open.clone(), room.next_probe);
         let mut polled = Polled { open, next_probe, ..Polled::default() };
         for group in &room.probes {
@@ -115,26 +169,54 @@ impl<DB: Backend> Poller<DB> {
             polled.starved = true;
             return Ok(polled);
         };
-        let Some(subscription) = self.interest.of_open(&self.store, &room.open) else {
-            return Ok(polled);
-        };
+        // In turn, so that neither takes all the room from the other.
         rounds.odd = !rounds.odd;
-        // A share of their own, so that failing events cannot crowd out new ones, nor be crowded out.
-        let retried = if rows == 1 { usize::from(rounds.odd) } else { (rows / 5).max(1) };
-        let fresh = (rows - retried).min(self.batch);
-        let floors = &mut rounds.floors;
-        let fresh = Quota { rows: fresh, floor: floors.fresh };
-        let retried = Quota { rows: retried, floor: floors.retried };
+        let mut left = rows;
+        if rounds.odd {
+            left -= self.scan(rounds, &room, left, purpose).await?.min(left);
+        }
+        let is_time = rounds.last_recent.is_none_or(|last| last.elapsed() >= RECENT);
+        if left > 0 && (purpose != Purpose::Scan || is_time) {
+            rounds.last_recent = Some(Instant::now());
+            let found = self.recent(rounds, &room, left, &mut polled).await?;
+            left -= found.min(left);
+        }
+        if left > 0 && !rounds.odd {
+            left -= self.scan(rounds, &room, left, purpose).await?.min(left);
+        }
+        polled.rows += rows - left;
+        polled.scan_in = rounds.scan.wait(Instant::now());
+        Ok(polled)
+    }
+
+    /// Claims from the watermark on.
+    async fn recent(
+        &self,
+        rounds: &mut Rounds,
+        room: &Room,
+        rows: usize,
+        polled: &mut Polled,
+    ) -> Result<usize, Error> {
+        let Some(subscription) = self.interest.of_open(&self.store, &room.open) else {
+            return Ok(0);
+        };
+        let [fresh, retried] = self.share(rows, rounds.odd);
+        let [after_fresh, after_retried] =
+            rounds.watermarks.get().map_or([None; 2], |m| m.map(Some));
+        let fresh = Quota { rows: fresh, after: after_fresh, until: None };
+        let retried = Quota { rows: retried, after: after_retried, until: None };
         let anchor = self.hand.now();
         let claims = self.claim(&subscription, fresh, retried, room.bytes).await?;
-        floors.raise(claims.fresh_until, claims.retried_until, anchor, self.skip_recent);
-        polled.full = claims.fresh_until.is_some() || claims.retried_until.is_some();
-        if !claims.rows.is_empty() {
-            let bytes: usize = claims.rows.iter().map(|row| row.envelope.payload().len()).sum();
-            rounds.average = bytes / claims.rows.len();
-        }
-        polled.rows += self.take_in(claims, anchor).await;
-        Ok(polled)
+        rounds.watermarks.raise(&claims, anchor, self.skip_recent);
+        polled.full |= claims.fresh_until.is_some() || claims.retried_until.is_some();
+        Ok(self.take_in(rounds, claims, anchor).await)
+    }
+
+    /// How many fresh rows and how many retried ones. Each have a share of their own, so that failing
+    /// events cannot crowd out new ones, nor be crowded out.
+    fn share(&self, rows: usize, odd: bool) -> [usize; 2] {
+        let retried = if rows == 1 { usize::from(odd) } else { (rows / 5).max(1) };
+        [(rows - retried).min(self.batch), retried]
     }
 
     /// How many rows to ask for; `None` if it is not worth a statement.
@@ -151,14 +233,14 @@ impl<DB: Backend> Poller<DB> {
     /// One event for a listener whose pause is over.
     async fn probe(&self, group: usize) -> Result<usize, Error> {
         let subscription = self.interest.of_one(&self.store, group);
-        let (one, none) = (Quota { rows: 1, floor: None }, Quota::default());
+        let (one, none) = (Quota { rows: 1, ..Quota::default() }, Quota::default());
         for (fresh, retried) in [(none, one), (one, none)] {
             let anchor = self.hand.now();
             let claims = self.claim(&subscription, fresh, retried, usize::MAX).await?;
             if let Some(row) = claims.rows.first() {
                 self.hand.begin_probe(group, row.sequence);
             }
-            let rows = self.take_in(claims, anchor).await;
+            let rows = self.admit(claims, anchor).await;
             if rows > 0 {
                 return Ok(rows);
             }
@@ -216,7 +298,15 @@ impl<DB: Backend> Poller<DB> {
         Ok(claims)
     }
 
-    async fn take_in(&self, claims: Claims, anchor: Instant) -> usize {
+    async fn take_in(&self, rounds: &mut Rounds, claims: Claims, anchor: Instant) -> usize {
+        if !claims.rows.is_empty() {
+            let bytes: usize = claims.rows.iter().map(|row| row.envelope.payload().len()).sum();
+            rounds.average = bytes / claims.rows.len();
+        }
+        self.admit(claims, anchor).await
+    }
+
+    async fn admit(&self, claims: Claims, anchor: Instant) -> usize {
         for (sequence, token) in claims.excess {
             self.hand.settle(sequence, token, Finished::Released, anchor);
         }

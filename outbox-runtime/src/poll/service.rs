@@ -4,19 +4,20 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::idle::Idle;
-use super::{Poller, Wake, reopened};
+use super::{From, Poller, Purpose, Wake, reopened};
 use crate::Error;
 use crate::run::Service;
-use crate::store::Backend;
+use crate::store::{Backend, Look};
 
 /// Decides when to poll.
 pub(crate) struct PollLoop<DB: Backend> {
     poller: Arc<Poller<DB>>,
     wake: Arc<Wake>,
     idle: Idle,
-    /// When to look again if nobody calls.
+    /// When to look again if nothing calls.
     next: Instant,
-    last_sweep: Option<Instant>,
+    /// When to go over everything below the watermark again.
+    next_pass: Instant,
     /// There is no room: only more of it is worth waking up for.
     starved: bool,
     /// The listeners whose events were asked for last. One of the others may have room again.
@@ -24,24 +25,20 @@ pub(crate) struct PollLoop<DB: Backend> {
 }
 
 /// A poller that sleeps for long but is woken often finds what it has passed over all the same.
-const LONGEST_WITHOUT_SWEEP: Duration = Duration::from_secs(5);
+const LONGEST_WITHOUT_PASS: Duration = Duration::from_secs(5);
+
+/// A pass begins with a look from the beginning. What that takes is a twentieth of the time at most.
+const REST: u32 = 19;
 
 impl<DB: Backend> PollLoop<DB> {
     pub(crate) fn new(poller: Arc<Poller<DB>>, wake: Arc<Wake>) -> Self {
         let idle = Idle::new(poller.interval);
-        Self {
-            poller,
-            wake,
-            idle,
-            next: Instant::now(),
-            last_sweep: None,
-            starved: false,
-            open: Vec::new(),
-        }
+        let now = Instant::now();
+        Self { poller, wake, idle, next: now, next_pass: now, starved: false, open: Vec::new() }
     }
 
     /// Waits for a reason to poll; `false` if it is to stop.
-    async fn wait(&self, stop: &CancellationToken) -> bool {
+    async fn wait(&mut self, stop: &CancellationToken) -> bool {
         loop {
             if !self.wake.may_claim() {
                 tokio::select! {
@@ -51,7 +48,7 @@ impl<DB: Backend> PollLoop<DB> {
             }
             if self.starved {
                 // Pauses of listeners end even then.
-                let longest = self.poller.interval.min(LONGEST_WITHOUT_SWEEP);
+                let longest = self.poller.interval.min(LONGEST_WITHOUT_PASS);
                 tokio::select! {
                     () = stop.cancelled() => return false,
                     () = self.poller.hand.more_room() => return true,
@@ -59,8 +56,13 @@ impl<DB: Backend> PollLoop<DB> {
                 }
             }
             let limited = self.open.contains(&false);
-            if limited && reopened(&self.open, &self.poller.hand.claimable().open) {
-                self.wake.sweep();
+            if limited {
+                let open = self.poller.hand.claimable().open;
+                if reopened(&self.open, &open) {
+                    // It reads on where it was left behind.
+                    self.open = open;
+                    return true;
+                }
             }
             let alarm = self.wake.alarm().map_or(self.next, |alarm| alarm.min(self.next));
             if self.wake.is_called() || alarm <= Instant::now() {
@@ -75,10 +77,9 @@ impl<DB: Backend> PollLoop<DB> {
         }
     }
 
-    fn swept(&mut self, sweep: bool, now: Instant) {
-        if sweep {
-            self.last_sweep = Some(now);
-        }
+    /// A little less than the interval, since the sleep is.
+    fn between_passes(&self) -> Duration {
+        self.poller.interval.min(LONGEST_WITHOUT_PASS).mul_f64(0.75)
     }
 }
 
@@ -102,24 +103,27 @@ impl<DB: Backend> Service for PollLoop<DB> {
 impl<DB: Backend> PollLoop<DB> {
     async fn poll(&mut self) -> Result<(), Error> {
         let calls = self.wake.take();
-        let now = Instant::now();
-        // A little less than the interval, since the sleep is.
-        let between = self.poller.interval.min(LONGEST_WITHOUT_SWEEP).mul_f64(0.75);
-        let late = |last: Instant| now.duration_since(last) >= between;
-        let sweep = calls.sweep || self.last_sweep.is_none_or(late);
+        if let Some(since) = calls.since {
+            self.poller.lower(since).await;
+        }
+        let is_pass = calls.sweep || self.next_pass <= Instant::now();
+        let mut purpose = Purpose::Due;
         let mut look = None;
-        if !(calls.due || calls.sweep || self.starved) {
-            let seen = self.poller.look(sweep).await?;
+        if is_pass {
+            look = Some(self.begin_pass().await?);
+        } else if !calls.due && !self.starved && self.poller.has_to_scan().await {
+            purpose = Purpose::Scan;
+        } else if !calls.due && !self.starved {
+            look = Some(self.poller.look(From::Watermark).await?);
+        }
+        if let (Some(seen), false) = (&look, calls.due) {
             let room = self.poller.hand.claimable();
-            if !seen.due && room.probes.is_empty() {
-                self.swept(sweep, now);
-                self.sleep([seen.next_in, room.next_probe]);
+            if !seen.due && room.probes.is_empty() && !self.poller.has_to_scan().await {
+                self.sleep([seen.next_in, room.next_probe, None]);
                 return Ok(());
             }
-            look = Some(seen);
         }
-        let polled = self.poller.round(sweep).await?;
-        self.swept(sweep, now);
+        let polled = self.poller.round(purpose).await?;
         self.starved = polled.starved;
         self.open = polled.open;
         if polled.rows > 0 || polled.full {
@@ -129,14 +133,28 @@ impl<DB: Backend> PollLoop<DB> {
             // What is due is not for us, or for us later; what will be due must not be forgotten.
             let seen = match look {
                 Some(seen) => seen,
-                None => self.poller.look(false).await?,
+                None => self.poller.look(From::Watermark).await?,
             };
-            self.sleep([seen.next_in, polled.next_probe]);
+            self.sleep([seen.next_in, polled.next_probe, polled.scan_in]);
         }
         Ok(())
     }
 
-    fn sleep(&mut self, due_in: [Option<Duration>; 2]) {
+    /// Looks from the beginning, and if something is due goes over everything. If even that takes too
+    /// long, the next time is far away, and claims go on from the watermark.
+    async fn begin_pass(&mut self) -> Result<Look, Error> {
+        let begun = Instant::now();
+        let seen = self.poller.look(From::Beginning).await;
+        let rest = begun.elapsed().saturating_mul(REST).max(self.between_passes());
+        self.next_pass = Instant::now() + rest;
+        let seen = seen?;
+        if seen.due {
+            self.poller.begin_pass().await;
+        }
+        Ok(seen)
+    }
+
+    fn sleep(&mut self, due_in: [Option<Duration>; 3]) {
         let due_in = due_in.into_iter().flatten().min();
         self.next = self.idle.until(Instant::now(), due_in, rand::random());
     }

@@ -15,8 +15,10 @@ pub(crate) struct Wake {
 pub(super) struct Calls {
     /// Something is due: claim.
     pub(super) due: bool,
-    /// Something may be due that was passed over before: claim from the beginning.
+    /// Something may be due that was passed over before: go over everything.
     pub(super) sweep: bool,
+    /// Something is due that was inserted then, and became visible only now.
+    pub(super) since: Option<Instant>,
     /// Something will be due: look when.
     pub(super) look: bool,
     /// Something will be due then.
@@ -42,6 +44,14 @@ impl Wake {
     /// A commit has left events that are due.
     pub(crate) fn due(&self) {
         self.call(|calls| calls.due = true);
+    }
+
+    /// A commit has left events that are due and were inserted at an earlier time.
+    pub(crate) fn due_since(&self, since: Instant) {
+        self.call(|calls| {
+            calls.due = true;
+            calls.since = Some(calls.since.map_or(since, |earlier| earlier.min(since)));
+        });
     }
 
     /// A commit has left events that will be due.

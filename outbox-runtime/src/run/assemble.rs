@@ -192,6 +192,7 @@ pub(super) async fn assemble<DB: Backend>(
         interval: config.poller.interval,
         skip_recent: config.poller.skip_recent,
         patience,
+        scan_failed: Seldom::default(),
         rounds: Mutex::default(),
     });
     #[cfg(feature = "testing")]

@@ -56,7 +56,7 @@ impl<DB: Backend> ByHand<DB> {
                 self.dispatcher.conclude(&entry, decision);
             } else if hand.wants_renewal() {
                 self.renewer.renew().await?;
-            } else if self.poller.round(true).await?.rows == 0 && !hand.has_results() {
+            } else if self.poller.round_over_everything().await? == 0 && !hand.has_results() {
                 return Ok(());
             }
         }

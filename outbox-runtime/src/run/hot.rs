@@ -80,11 +80,10 @@ impl<DB: Backend> Seats for HotPath<DB> {
         if !late.is_empty() {
             self.release(late);
         }
-        match (left.due, left.early) {
+        match (left.due, left.since) {
             (0, _) => {}
-            (_, false) => self.wake.due(),
-            // Too old to be found where the last claims ended.
-            (_, true) => self.wake.sweep(),
+            (_, None) => self.wake.due(),
+            (_, Some(since)) => self.wake.due_since(since),
         }
         if left.delayed > 0 {
             if self.straight {

@@ -83,8 +83,8 @@ impl<DB: Backend> Relay<DB> {
     /// must still be taken in.
     pub(super) async fn round(&self) -> Result<usize, Error> {
         let poller = Arc::clone(&self.poller);
-        let polled = self.sources.run(async move { poller.round(true).await }).await;
-        Ok(polled.unwrap_or(Err(Error::Closed))?.rows)
+        let polled = self.sources.run(async move { poller.round_over_everything().await }).await;
+        polled.unwrap_or(Err(Error::Closed))
     }
 
     /// Stops in good order: no row stays locked.

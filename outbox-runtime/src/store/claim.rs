@@ -1,14 +1,16 @@
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sqlx::{Connection, SqlStr};
 
 use super::batch::{Arg, Batch, Cell};
-use super::dialect::{Dialect, Locking};
+use super::dialect::{Dialect, Locking, Places};
 use super::row::{self, micros, span};
 use super::statements::{self, Statements};
 use super::{Backend, Claimed, Store, Undecodable, injecting, lending, retrying};
 use crate::Error;
+use crate::event::Status;
 
 const DOING: &str = "claiming events";
 
@@ -72,13 +74,31 @@ pub struct ClaimRequest<'a> {
     pub skip_recent: Duration,
 }
 
-/// How many rows to claim, and from where on.
+/// How many rows to claim, and in which part of the order of claims.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Quota {
-    /// At most so many.
+    /// The most rows to claim.
     pub rows: usize,
-    /// Rows that were due earlier are not looked at.
-    pub floor: Option<SystemTime>,
+    /// Only rows after this place; `None` begins with the first.
+    pub after: Option<Position>,
+    /// Only rows up to this place; `None` ends with what is due now.
+    pub until: Option<Position>,
+}
+
+/// A place in the order of claims: by due time, and by sequence among rows that are due at one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// When a row is due.
+    pub due: SystemTime,
+    /// Its sequence.
+    pub sequence: i64,
+}
+
+impl Position {
+    /// Before every row that is due at a time.
+    pub fn before(due: SystemTime) -> Self {
+        Self { due, sequence: i64::MIN }
+    }
 }
 
 /// What was claimed, in the order of due time and sequence.
@@ -90,10 +110,10 @@ pub struct Claims {
     pub undecodable: Vec<Undecodable>,
     /// Row and token of those that were claimed and exceed the bytes, to be given back.
     pub excess: Vec<(i64, i64)>,
-    /// When the last of the fresh ones was due, if there were as many as asked for.
-    pub fresh_until: Option<SystemTime>,
-    /// When the last of the retried ones was due, if there were as many as asked for.
-    pub retried_until: Option<SystemTime>,
+    /// The place of the last of the fresh ones, if there were as many as asked for.
+    pub fresh_until: Option<Position>,
+    /// The place of the last of the retried ones, if there were as many as asked for.
+    pub retried_until: Option<Position>,
 }
 
 /// Rows as they come from the server. Those that exceed the bytes are let go at once, so that a
@@ -101,6 +121,8 @@ pub struct Claims {
 struct Catch {
     bytes: usize,
     used: usize,
+    /// How many were found, and could not be claimed.
+    passed: usize,
     rows: Vec<Caught>,
     excess: Vec<(i64, i64)>,
 }
@@ -118,9 +140,33 @@ impl Caught {
             Err(row) => (row.sequence, row.token),
         }
     }
+
+    /// It was read before it was claimed.
+    fn claimed(&mut self) {
+        let token = match &mut self.row {
+            Ok(row) => &mut row.token,
+            Err(row) => &mut row.token,
+        };
+        *token = token.saturating_add(1);
+    }
 }
 
 impl Catch {
+    /// What is bound to claim the rows that were read.
+    fn update_args(&self, lease: Lease<'_>, arrays: bool) -> Vec<Arg> {
+        let rows = self.rows.iter().map(|caught| {
+            let (sequence, token) = caught.key();
+            [
+                Cell::Int(Some(sequence)),
+                Cell::Int(Some(token)),
+                Cell::Text(Some(lease.owner.to_owned())),
+                Cell::Int(Some(span(lease.length))),
+                Cell::Int(Some(caught.due_at)),
+            ]
+        });
+        Batch::new(rows).into_args(arrays)
+    }
+
     fn add<DB: Backend>(&mut self, row: &DB::Row, owner: &str) {
         let mut caught = Caught { due_at: due_at::<DB>(row), row: row::read::<DB>(row) };
         if let Ok(claimed) = &mut caught.row {
@@ -181,18 +227,20 @@ impl<DB: Backend> Store<DB> {
         request: &ClaimRequest<'_>,
         left: &mut usize,
         claims: &mut Claims,
-    ) -> Result<Option<SystemTime>, Error> {
+    ) -> Result<Option<Position>, Error> {
         if quota.rows == 0 {
             return Ok(None);
         }
         let bytes = *left;
-        let _pass = self.gate.pass().await;
         let mut catch = match DB::DIALECT.claim {
             Locking::AtOnce(_) => {
                 retrying!(DB, DOING, self.claim_at_once(sql, quota, request, bytes).await)
             }
             Locking::LockThenUpdate { .. } => {
                 retrying!(DB, DOING, self.lock_then_claim(sql, quota, request, bytes).await)
+            }
+            Locking::ReadThenUpdate { .. } => {
+                retrying!(DB, DOING, self.read_then_claim(sql, quota, request, bytes).await)
             }
         }?;
         *left = left.saturating_sub(catch.used);
@@ -201,9 +249,11 @@ impl<DB: Backend> Store<DB> {
         }
         // RETURNING gives no order.
         catch.rows.sort_by_key(|caught| (caught.due_at, caught.key().0));
-        let full = catch.rows.len() >= quota.rows || !catch.excess.is_empty();
-        let until = full.then(|| catch.rows.last()).flatten();
-        let until = until.and_then(|caught| row::time(caught.due_at));
+        let full = catch.rows.len() + catch.passed >= quota.rows || !catch.excess.is_empty();
+        let last = full.then(|| catch.rows.last()).flatten();
+        let until = last.and_then(|caught| {
+            Some(Position { due: row::time(caught.due_at)?, sequence: caught.key().0 })
+        });
         // Of the dialects that read first, the excess was never claimed.
         if matches!(DB::DIALECT.claim, Locking::AtOnce(_)) {
             claims.excess.append(&mut catch.excess);
@@ -218,7 +268,11 @@ impl<DB: Backend> Store<DB> {
     }
 
     pub(super) fn claim_args(&self, quota: Quota, request: &ClaimRequest<'_>) -> Vec<Arg> {
-        let mut args = bounds(quota, request);
+        let mut args = self.between(quota.after, quota.until);
+        // The age is asked about only if it matters: it goes by the writer's clock, which may be ahead of
+        // the database's.
+        let young = span(request.skip_recent);
+        args.extend([young.into(), young.into()]);
         let pairs = request.subscription.args(DB::DIALECT);
         match DB::DIALECT.claim {
             Locking::AtOnce(_) => {
@@ -227,7 +281,7 @@ impl<DB: Backend> Store<DB> {
                 args.extend([rows, span(lease.length).into(), lease.owner.into()]);
                 args.extend(pairs);
             }
-            Locking::LockThenUpdate { .. } => {
+            Locking::LockThenUpdate { .. } | Locking::ReadThenUpdate { .. } => {
                 args.extend(pairs);
                 args.push(count(quota.rows).into());
             }
@@ -275,26 +329,76 @@ impl<DB: Backend> Store<DB> {
         let mut work = connection.begin_with(self.sql.begin_work.clone()).await?;
         let mut catch = catch::<DB>(&mut work, sql, args, bytes, lease.owner).await?;
         if let (false, Some(update)) = (catch.rows.is_empty(), &self.sql.claim_update) {
-            let batch = Batch::new(catch.rows.iter().map(|caught| {
-                let (sequence, token) = caught.key();
-                [
-                    Cell::Int(Some(sequence)),
-                    Cell::Int(Some(token)),
-                    Cell::Text(Some(lease.owner.to_owned())),
-                    Cell::Int(Some(span(lease.length))),
-                ]
-            }));
-            DB::execute(&mut work, update.clone(), batch.into_args(DB::DIALECT.arrays)).await?;
+            let args = catch.update_args(lease, DB::DIALECT.arrays);
+            DB::execute(&mut work, update.clone(), args).await?;
         }
         work.commit().await?;
-        // The rows were read before they were claimed.
-        for caught in &mut catch.rows {
-            match &mut caught.row {
-                Ok(row) => row.token = row.token.saturating_add(1),
-                Err(row) => row.token = row.token.saturating_add(1),
-            }
-        }
+        catch.rows.iter_mut().for_each(Caught::claimed);
         Ok(catch)
+    }
+
+    async fn read_then_claim(
+        &self,
+        sql: &SqlStr,
+        quota: Quota,
+        request: &ClaimRequest<'_>,
+        bytes: usize,
+    ) -> sqlx::Result<Catch> {
+        let args = self.claim_args(quota, request);
+        let lease = request.lease;
+        let read = lending!(self, connection => {
+            catch::<DB>(connection, sql, args, bytes, lease.owner).await
+        });
+        let mut catch = read?;
+        let Some(update) = self.sql.claim_update.clone() else { return Ok(catch) };
+        let mut claimed = HashSet::new();
+        if !catch.rows.is_empty() {
+            // One statement, so the write lock is held for as long as it takes to change the rows.
+            let _pass = self.gate.pass().await;
+            let args = catch.update_args(lease, DB::DIALECT.arrays);
+            let rows = lending!(self, connection => {
+                injecting!(self, Claim => DB::fetch(connection, update, args).await)
+            })?;
+            claimed.extend(row::sequences::<DB>(&rows));
+        }
+        // Another process may have been faster with some of them. They count as found: there may be more.
+        catch.passed = catch.rows.iter().filter(|row| !claimed.contains(&row.key().0)).count();
+        catch.rows.retain(|row| claimed.contains(&row.key().0));
+        catch.rows.iter_mut().for_each(Caught::claimed);
+        Ok(catch)
+    }
+
+    /// The end of a window of so many rows of a status that begins after a place; `None` if there are
+    /// fewer up to another place.
+    pub(crate) async fn window_end(
+        &self,
+        status: Status,
+        after: Option<Position>,
+        until: Position,
+        rows: u32,
+    ) -> Result<Option<Position>, Error> {
+        let sql = &self.sql.window_end[usize::from(status != Status::New)];
+        let mut args = self.between(after, Some(until));
+        args.push(i64::from(rows.saturating_sub(1)).into());
+        let found = self.rows("looking for due events", sql.clone(), args).await?;
+        let number = |column| found.first().and_then(|row| DB::int(row, column).ok().flatten());
+        Ok(number(1).and_then(|sequence| Some(Position { due: row::time(number(0)?)?, sequence })))
+    }
+
+    /// What is bound for the part of the order of claims after a place and up to another.
+    fn between(&self, after: Option<Position>, until: Option<Position>) -> Vec<Arg> {
+        /// Beyond the end of every calendar but SQLite's, which has none.
+        const LATEST: i64 = 253_370_764_800_000_000;
+        let dialect = self.dialect();
+        let after = after.map_or((dialect.earliest, i64::MIN), |place| {
+            (micros(place.due).max(dialect.earliest), place.sequence)
+        });
+        let until = until.map_or((LATEST, i64::MAX), |place| (micros(place.due), place.sequence));
+        let bind = |(due, sequence): (i64, i64)| match dialect.places {
+            Places::Row => vec![due, sequence],
+            Places::TimeTwice => vec![due, due, sequence],
+        };
+        [after, until].into_iter().flat_map(bind).map(Arg::from).collect()
     }
 }
 
@@ -305,16 +409,10 @@ async fn catch<DB: Backend>(
     bytes: usize,
     owner: &str,
 ) -> sqlx::Result<Catch> {
-    let mut catch = Catch { bytes, used: 0, rows: Vec::new(), excess: Vec::new() };
+    let (rows, excess) = (Vec::new(), Vec::new());
+    let mut catch = Catch { bytes, used: 0, passed: 0, rows, excess };
     DB::fetch_each(connection, sql.clone(), args, &mut |row| catch.add::<DB>(row, owner)).await?;
     Ok(catch)
-}
-
-/// Where to begin, and what is too young. The age is asked about only if it matters: it goes by the
-/// writer's clock, which may be ahead of the database's.
-fn bounds(quota: Quota, request: &ClaimRequest<'_>) -> Vec<Arg> {
-    let young = span(request.skip_recent);
-    vec![quota.floor.map_or(0, micros).into(), young.into(), young.into()]
 }
 
 fn count(limit: usize) -> i64 {

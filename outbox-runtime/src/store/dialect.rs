@@ -37,6 +37,13 @@ pub struct Dialect {
     /// Of a status that is pending, and of one that is not; so that the index of these is used.
     pub(super) pending: Wrap,
     pub(super) settled: Wrap,
+    /// The part of a statement that goes by the order of claims, after a place and up to another, each a
+    /// due time and a sequence. The arguments are the first of the statement, and each place is bound as
+    /// [`Places`] says.
+    pub(super) between: &'static str,
+    pub(super) places: Places,
+    /// The earliest time that can be bound, in microseconds since 1970.
+    pub(super) earliest: i64,
     /// The settings under which our statements run outside of the application's transactions.
     pub(super) settings: &'static [(&'static str, &'static str)],
     /// Sets up a session of the relay's own, where the options of a connection cannot. `{seconds}` and
@@ -141,7 +148,29 @@ const NEXT: Wrap = ("", " + CASE WHEN {it} < 9223372036854775807 THEN 1 ELSE 0 E
 )]
 pub(super) enum Locking {
     AtOnce(&'static str),
-    LockThenUpdate { lock: &'static str, update: &'static str },
+    LockThenUpdate {
+        lock: &'static str,
+        update: &'static str,
+    },
+    /// Reads without a lock, so that a long search keeps no writer waiting. The update gives the rows that
+    /// are as they were read.
+    ReadThenUpdate {
+        read: &'static str,
+        update: &'static str,
+    },
+}
+
+/// How a place in the order of claims is bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    not(all(feature = "mysql", feature = "postgres")),
+    allow(dead_code, reason = "each form is some database's")
+)]
+pub(super) enum Places {
+    /// As a row of a time and a sequence.
+    Row,
+    /// The time twice, and then the sequence: for a planner that cannot seek to a row.
+    TimeTwice,
 }
 
 /// How results are recorded beside rows that another session has locked.

@@ -6,7 +6,7 @@ use sqlx::{SqlStr, Transaction};
 
 use super::batch::Arg;
 use super::{
-    Backend, ClaimRequest, DeadFilter, Finish, Finished, Lease, Quota, Renewal, Store,
+    Backend, ClaimRequest, DeadFilter, Finish, Finished, Lease, Position, Quota, Renewal, Store,
     Subscription, finish, row,
 };
 use crate::Error;
@@ -49,7 +49,8 @@ impl<DB: Backend> Store<DB> {
         subscription: &Subscription,
         watermark: Option<SystemTime>,
     ) -> Vec<Explained> {
-        let quota = Quota { rows: CLAIMED, floor: watermark };
+        let after = watermark.map(Position::before);
+        let quota = Quota { rows: CLAIMED, after, until: None };
         let (bytes, skip_recent) = (usize::MAX, Duration::ZERO);
         let (lease, fresh, retried) = (LEASE, quota, quota);
         let request = ClaimRequest { lease, subscription, fresh, retried, bytes, skip_recent };

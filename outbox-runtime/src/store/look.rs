@@ -16,8 +16,8 @@ pub struct Look {
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Looks whether rows are due that were not due before a floor, and when the next ones are,
-    /// whoever handles them: one cheap statement instead of a claim in vain.
+    /// Looks whether rows are due that were not due before a time, and when the next ones are, whichever
+    /// listener handles them: one cheap statement instead of a claim in vain.
     ///
     /// # Errors
     /// If the database fails.
@@ -26,8 +26,8 @@ impl<DB: Backend> Store<DB> {
         fresh: Option<SystemTime>,
         retried: Option<SystemTime>,
     ) -> Result<Look, Error> {
-        let floor = |floor: Option<SystemTime>| floor.map_or(0, micros).into();
-        let args = vec![floor(fresh), floor(retried)];
+        let from = |time: Option<SystemTime>| time.map_or(self.dialect().earliest, micros).into();
+        let args = vec![from(fresh), from(retried)];
         let rows = self.rows("looking for due events", self.sql.look.clone(), args).await?;
         let number = |column| {
             let row = rows.first();

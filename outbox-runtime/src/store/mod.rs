@@ -54,7 +54,7 @@ pub(crate) mod fault;
 pub(crate) mod rig;
 
 pub use backend::Backend;
-pub use claim::{ClaimRequest, Claims, Lease, Quota, Subscription};
+pub use claim::{ClaimRequest, Claims, Lease, Position, Quota, Subscription};
 pub(crate) use dead::DeadKey;
 pub use dead::{DeadEvent, DeadFilter};
 pub use examine::{Examination, Finding, FindingLevel};

@@ -7,7 +7,7 @@
 //! row below the floor.
 
 use super::backend::backend;
-use super::dialect::{Dialect, Locking, MISSING_INDEX, READ_ONLY, Settle};
+use super::dialect::{Dialect, Locking, MISSING_INDEX, Places, READ_ONLY, Settle};
 
 backend! {
     MySql, DIALECT,
@@ -41,6 +41,10 @@ pub(super) const DIALECT: Dialect = Dialect {
 
     pending: ("status = ", ""),
     settled: ("status = ", ""),
+    between: "(available_at > {time:$1} OR (available_at = {time:$1} AND sequence > $1)) \
+        AND (available_at < {time:$1} OR (available_at = {time:$1} AND sequence <= $1))",
+    places: Places::TimeTwice,
+    earliest: -62_135_596_800_000_000,
     settings: &[],
     // Each server skips the comment of the other. The shortest wait for a lock is a second on MySQL.
     session: Some(
@@ -84,9 +88,9 @@ pub(super) const DIALECT: Dialect = Dialect {
         lock: "\
             SELECT {columns}, {micros:available_at}, entry.locked_by \
             FROM {table} AS entry FORCE INDEX ({index:claim}) \
-            WHERE status = {status} AND available_at <= {now} \
-                AND available_at >= {time:$1} AND ($2 = 0 OR created_at <= {earlier:$3}) {pairs} \
-            ORDER BY available_at, sequence LIMIT $4 FOR UPDATE SKIP LOCKED",
+            WHERE status = {status} AND available_at <= {now} AND {between} \
+                AND ($1 = 0 OR created_at <= {earlier:$1}) {pairs} \
+            ORDER BY available_at, sequence LIMIT $1 FOR UPDATE SKIP LOCKED",
         update: "\
             UPDATE JSON_TABLE($1, '$[*]' COLUMNS ( \
                 sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]', \

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::backend::backend;
-use super::dialect::{Check, Dialect, Locking, MISSING_INDEX, READ_ONLY, Settle};
+use super::dialect::{Check, Dialect, Locking, MISSING_INDEX, Places, READ_ONLY, Settle};
 
 backend! {
     Postgres, DIALECT,
@@ -81,6 +81,10 @@ pub(super) const DIALECT: Dialect = Dialect {
 
     pending: ("status = ", ""),
     settled: ("status = ", ""),
+    between: "(available_at, sequence) > ({time:$1::bigint}, $2::bigint) \
+        AND (available_at, sequence) <= ({time:$3::bigint}, $4::bigint)",
+    places: Places::Row,
+    earliest: -210_000_000_000_000_000,
     settings: &[
         // Every statement of ours has an index to go by, and an order that the index has. What is cheaper
         // on a table that is taken to be empty costs a scan of the whole when it is not.
@@ -124,10 +128,10 @@ pub(super) const DIALECT: Dialect = Dialect {
     claim: Locking::AtOnce(
         "WITH due AS MATERIALIZED ( \
             SELECT sequence, available_at, locked_by FROM {table} \
-            WHERE status = {status} AND available_at <= {now} \
-                AND available_at >= {time:$1} AND ($2::bigint = 0 OR created_at <= {earlier:$3}) {pairs} \
-            ORDER BY available_at, sequence LIMIT $4 FOR UPDATE SKIP LOCKED) \
-        UPDATE {table} AS entry SET available_at = {later:$5}, locked_by = $6, locked_at = {now}, \
+            WHERE status = {status} AND available_at <= {now} AND {between} \
+                AND ($5::bigint = 0 OR created_at <= {earlier:$6}) {pairs} \
+            ORDER BY available_at, sequence LIMIT $7 FOR UPDATE SKIP LOCKED) \
+        UPDATE {table} AS entry SET available_at = {later:$8}, locked_by = $9, locked_at = {now}, \
             claim_token = {next:entry.claim_token} \
         FROM due WHERE entry.sequence = ANY(ARRAY(SELECT sequence FROM due)) \
             AND entry.sequence + 0 = due.sequence \
@@ -190,7 +194,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     pairs: "\
         AND CASE WHEN COALESCE(aggregate_type, '__GLOBAL__') || chr(31) || event_type = ANY({each}) \
             THEN true ELSE false END",
-    pair: "$7::text[]",
+    pair: "$10::text[]",
     pairs_one_by_one: false,
     by_index: None,
     in_memory: None,

@@ -48,7 +48,7 @@ impl<DB: Backend> Store<DB> {
             Locking::AtOnce(_) => {
                 retrying!(DB, "renewing leases", self.renew_at_once(lease, held).await)
             }
-            Locking::LockThenUpdate { .. } => {
+            Locking::LockThenUpdate { .. } | Locking::ReadThenUpdate { .. } => {
                 retrying!(DB, "renewing leases", self.lock_then_renew(lease, held).await)
             }
         }

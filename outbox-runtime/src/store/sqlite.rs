@@ -9,7 +9,7 @@
 //! claimed.
 
 use super::backend::backend;
-use super::dialect::{Check, Dialect, Locking, MISSING_INDEX, READ_ONLY, Settle};
+use super::dialect::{Check, Dialect, Locking, MISSING_INDEX, Places, READ_ONLY, Settle};
 
 backend! {
     Sqlite, DIALECT,
@@ -55,6 +55,9 @@ pub(super) const DIALECT: Dialect = Dialect {
     later: ("(CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ", ")"),
     earlier: ("(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ", ")"),
 
+    between: "(available_at, sequence) > ($1, $1) AND (available_at, sequence) <= ($1, $1)",
+    places: Places::Row,
+    earliest: i64::MIN,
     settings: &[],
     // The index's own condition is repeated, or the index is not considered. It is not `IN`: on an index that
     // was analysed when it was empty, that would be looked up instead of the status, and the rest sorted.
@@ -83,20 +86,21 @@ pub(super) const DIALECT: Dialect = Dialect {
         SELECT sequence, event_id FROM {table} \
         WHERE event_id IN (SELECT value FROM json_each($1))",
     existing_lock: "",
-    claim: Locking::LockThenUpdate {
-        lock: "\
+    claim: Locking::ReadThenUpdate {
+        read: "\
             SELECT {columns}, available_at, entry.locked_by FROM {table} AS entry {by:claim} \
-            WHERE {pending:{status}} AND available_at <= {now} \
-                AND available_at >= $1 AND ($2 = 0 OR created_at <= {earlier:$3}) \
+            WHERE {pending:{status}} AND available_at <= {now} AND {between} \
+                AND ($1 = 0 OR created_at <= {earlier:$1}) \
                 AND typeof(claim_token) = 'integer' {pairs} \
-            ORDER BY available_at, sequence LIMIT $4",
+            ORDER BY available_at, sequence LIMIT $1",
+        // A lease that its owner has renewed since has another end.
         update: "\
             UPDATE {table} AS entry SET available_at = {now} + ours.lease, locked_by = ours.owner, \
                 locked_at = {now}, claim_token = {next:entry.claim_token} \
             FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS owner, \
-                value ->> 3 AS lease FROM json_each($1)) AS ours \
+                value ->> 3 AS lease, value ->> 4 AS due FROM json_each($1)) AS ours \
             WHERE entry.sequence = ours.sequence AND entry.claim_token = ours.token \
-                AND +entry.status IN (0, 2)",
+                AND entry.available_at = ours.due AND +entry.status IN (0, 2) RETURNING sequence",
     },
     renew: Locking::AtOnce(
         "UPDATE {table} AS entry SET available_at = {now} + ours.lease, \

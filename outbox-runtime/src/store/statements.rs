@@ -90,6 +90,11 @@ const PEEK: &str = "\
         WHERE {pending:2} AND available_at > {now} \
         ORDER BY available_at LIMIT 1) AS later_retried ON 1 = 1";
 
+/// Where a window ends that begins after a place and has so many rows, if there are as many up to another.
+const WINDOW_END: &str = "\
+    SELECT {micros:available_at}, {int:sequence} FROM {table} {by:claim} \
+    WHERE {pending:{status}} AND {between} ORDER BY available_at, sequence LIMIT 1 OFFSET $5";
+
 /// For tests, which have small tables.
 #[cfg(feature = "testing")]
 const EVERYTHING: &str = "\
@@ -134,6 +139,8 @@ pub(super) struct Statements {
     pub(super) warnings: Vec<(SqlStr, &'static str)>,
     pub(super) notify: Option<SqlStr>,
     pub(super) look: SqlStr,
+    /// For what is new and what is retried.
+    pub(super) window_end: [SqlStr; 2],
     pub(super) now: SqlStr,
     pub(super) inspect: inspect::Sql,
     pub(super) pending_by_type: [[SqlStr; 2]; 2],
@@ -169,7 +176,8 @@ impl Statements {
         let delete = |only: &str| sql(&dialect.delete.replace("{only}", only));
         let (renew, renew_update) = match &dialect.renew {
             Locking::AtOnce(renew) => (sql(renew), None),
-            Locking::LockThenUpdate { lock, update } => (sql(lock), Some(sql(update))),
+            Locking::LockThenUpdate { lock, update }
+            | Locking::ReadThenUpdate { read: lock, update } => (sql(lock), Some(sql(update))),
         };
         let settle = |template: &str| match dialect.settle {
             Settle::Statement { waiting, skipping } => Settling {
@@ -186,7 +194,9 @@ impl Statements {
         };
         let claim_update = match &dialect.claim {
             Locking::AtOnce(_) => None,
-            Locking::LockThenUpdate { update, .. } => Some(sql(update)),
+            Locking::LockThenUpdate { update, .. } | Locking::ReadThenUpdate { update, .. } => {
+                Some(sql(update))
+            }
         };
         Self {
             begin: dialect.begin.into_sql_str(),
@@ -224,6 +234,10 @@ impl Statements {
             warnings: dialect.warnings.iter().map(|(test, text)| (sql(test), *text)).collect(),
             notify: dialect.notify.map(SqlSafeStr::into_sql_str),
             look: sql(PEEK),
+            window_end: ["0", "2"].map(|status| {
+                let template = WINDOW_END.replace("{status}", status);
+                sql(&template.replace("{between}", dialect.between))
+            }),
             now: sql(NOW),
             inspect: inspect::Sql::new(dialect, sql),
             pending_by_type: pending::sql(sql),
@@ -244,13 +258,18 @@ impl Claims {
                 dialect.pairs.replace("{each}", &vec![dialect.pair; times].join(", "))
             }
         };
-        let (Locking::AtOnce(claim) | Locking::LockThenUpdate { lock: claim, .. }) = &dialect.claim;
+        let (Locking::AtOnce(claim)
+        | Locking::LockThenUpdate { lock: claim, .. }
+        | Locking::ReadThenUpdate { read: claim, .. }) = &dialect.claim;
         let sql = |template: &str, status: &str| {
-            let template = template.replace("{status}", status).replace("{pairs}", &restriction);
+            let template = template
+                .replace("{status}", status)
+                .replace("{between}", dialect.between)
+                .replace("{pairs}", &restriction);
             safe(dialect.render(&expand(&template), table))
         };
         // The pairs are the last arguments of the claim, and the only ones of the count.
-        let unknown = |status| safe(sql(UNKNOWN, status).as_str().replace("$7", "$1"));
+        let unknown = |status| safe(sql(UNKNOWN, status).as_str().replace("$10", "$1"));
         let unknown = [unknown("0"), unknown("2")];
         Self { fresh: sql(claim, "0"), retried: sql(claim, "2"), unknown }
     }

@@ -16,9 +16,8 @@ impl<DB: Backend> Tx<DB> {
         completion: Completion,
     ) -> Result<bool, Error> {
         self.committing = true;
-        let early = !self.flushed.is_empty();
         match self.insert_and_mark(owner, finish, completion).await {
-            Ok(true) => self.end(early).await.map(|()| true),
+            Ok(true) => self.end().await.map(|()| true),
             undone => {
                 self.abandon().await;
                 undone

@@ -1,3 +1,5 @@
+use std::time::Instant;
+
 use super::{Hot, Left, Writer};
 use crate::Error;
 use crate::event::{EventEnvelope, EventId, IntoEnvelope};
@@ -12,6 +14,8 @@ pub struct Receipt {
     /// The event's id.
     pub event_id: EventId,
     inserted: Option<(i64, EventEnvelope)>,
+    /// When it was inserted, or a moment earlier.
+    since: Instant,
 }
 
 impl Receipt {
@@ -39,10 +43,12 @@ impl<DB: Backend> Writer<DB> {
         let events: Vec<EventEnvelope> = events.into_iter().map(trace::carry).collect();
         let rows: Vec<NewRow<'_>> =
             events.iter().map(|envelope| NewRow { envelope, seated: Seated::No }).collect();
+        let since = Instant::now();
         let inserted = shared.store.insert(connection, &rows).await?;
         shared.hooks.after_write(&events);
         Ok(events.into_iter().zip(inserted).next().map(|(envelope, inserted)| Receipt {
             event_id: envelope.event_id(),
+            since,
             inserted: (!inserted.duplicate).then_some((inserted.sequence, envelope)),
         }))
     }
@@ -53,7 +59,8 @@ impl<DB: Backend> Writer<DB> {
     /// # Errors
     /// If the database fails; the poller finds the event then.
     pub async fn committed(&self, receipt: Receipt) -> Result<(), Error> {
-        let Some((sequence, envelope)) = receipt.inserted else { return Ok(()) };
+        let Receipt { inserted, since, .. } = receipt;
+        let Some((sequence, envelope)) = inserted else { return Ok(()) };
         if let Some(counter) = &self.shared.counter {
             counter.committed(&envelope);
         }
@@ -61,7 +68,7 @@ impl<DB: Backend> Writer<DB> {
             let delayed = usize::from(envelope.delay().is_some());
             self.shared
                 .seats
-                .committed(Vec::new(), Left { due: 1 - delayed, delayed, early: true });
+                .committed(Vec::new(), Left { due: 1 - delayed, delayed, since: Some(since) });
             return Ok(());
         };
         let lease = self.shared.seats.lease();

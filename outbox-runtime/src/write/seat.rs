@@ -1,5 +1,6 @@
 use std::any::Any;
 use std::fmt::Debug;
+use std::time::Instant;
 
 use crate::event::EventEnvelope;
 use crate::store::Lease;
@@ -25,8 +26,8 @@ pub struct Left {
     pub due: usize,
     /// They will be.
     pub delayed: usize,
-    /// Some were inserted long before the commit, perhaps.
-    pub early: bool,
+    /// When the first of them was inserted. A transaction may have been open for long since.
+    pub since: Option<Instant>,
 }
 
 /// A reserved place. Dropping it frees the place.

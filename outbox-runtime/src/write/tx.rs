@@ -1,5 +1,6 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::time::Instant;
 
 use sqlx::Transaction;
 use tokio::runtime::Handle;
@@ -26,6 +27,8 @@ pub struct Tx<DB: Backend> {
     pub(super) shared: Arc<Shared<DB>>,
     pub(super) buffer: Vec<EventEnvelope>,
     pub(super) flushed: Vec<Flushed>,
+    /// When the first of them was inserted.
+    inserted_at: Option<Instant>,
     // Given up after `inner`, so that the next writer finds the lock free.
     pass: Option<Pass>,
     runtime: Handle,
@@ -68,6 +71,7 @@ impl<DB: Backend> Tx<DB> {
             shared,
             buffer: Vec::new(),
             flushed: Vec::new(),
+            inserted_at: None,
             pass: Some(pass),
             runtime: Handle::current(),
             committing: false,
@@ -122,7 +126,6 @@ impl<DB: Backend> Tx<DB> {
 
     async fn insert_and_commit(mut self) -> Result<(), Error> {
         self.committing = true;
-        let early = !self.flushed.is_empty();
         let guarded = match (self.buffer.is_empty(), self.flushed.is_empty()) {
             (true, true) => Ok(()),
             // Nothing is left to be inserted that would fail in a lost transaction.
@@ -136,11 +139,11 @@ impl<DB: Backend> Tx<DB> {
             self.abandon().await;
             return Err(error);
         }
-        self.end(early).await
+        self.end().await
     }
 
-    /// Commits what is there. `early` if some of it was inserted long before.
-    pub(super) async fn end(mut self, early: bool) -> Result<(), Error> {
+    /// Commits what is there.
+    pub(super) async fn end(mut self) -> Result<(), Error> {
         let Some(mut inner) = self.inner.take() else { return Err(Error::TransactionLost) };
         // From here on the outcome is the database's. If this future is dropped, or the connection
         // breaks, nobody knows it: no hook is called, and the seats go with `flushed`.
@@ -148,7 +151,7 @@ impl<DB: Backend> Tx<DB> {
         self.shared.store.commit_tx(&mut inner).await?;
         drop(inner);
         self.pass = None;
-        self.dispatch(flushed, early);
+        self.dispatch(flushed);
         Ok(())
     }
 
@@ -203,6 +206,7 @@ impl<DB: Backend> Tx<DB> {
             seat
         };
         let seats: Vec<Option<Seat>> = events.iter().map(reserve).collect();
+        self.inserted_at.get_or_insert_with(Instant::now);
         let lease = shared.seats.lease();
         let rows: Vec<NewRow<'_>> = events
             .iter()
@@ -251,9 +255,9 @@ impl<DB: Backend> Tx<DB> {
         self.shared.hooks.after_rollback(&events);
     }
 
-    fn dispatch(&self, flushed: Vec<Flushed>, early: bool) {
+    fn dispatch(&self, flushed: Vec<Flushed>) {
         let (mut events, mut hot) = (Vec::new(), Vec::new());
-        let mut left = Left { early, ..Left::default() };
+        let mut left = Left { since: self.inserted_at, ..Left::default() };
         for Flushed { envelope, inserted, seat } in flushed {
             events.push(envelope.clone());
             if let (false, Some(counter)) = (inserted.duplicate, &self.shared.counter) {

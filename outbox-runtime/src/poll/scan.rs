@@ -1,0 +1,265 @@
+//! Going over what lies below the watermark.
+//!
+//! A pass over everything finds rows that became visible late. A listener that was closed for a while (its
+//! breaker was open, or it had all that it may hold) reads on from where the others left it behind. Both go
+//! in windows of a bounded number of rows, with a cursor that advances whether a window had anything for
+//! this node or not, and rest after a window in vain, so that ordinary claims go on meanwhile.
+
+use std::time::{Duration, Instant};
+
+use crate::store::Position;
+
+/// How many rows one window has.
+const WINDOW: u32 = 20_000;
+/// The fewest, after failures.
+const SMALLEST_WINDOW: u32 = 500;
+
+/// How long to rest after a window in vain, in multiples of the time that it took: a twentieth of the time
+/// is spent on them at most. The first pass may find what was left behind by a node that is gone.
+const REST: u32 = 19;
+const FIRST_REST: u32 = 1;
+
+/// Who reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// Every listener that is open.
+    Everyone,
+    /// One that was closed for a while.
+    Listener(usize),
+}
+
+/// How far a reader has come among the rows of one status.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Cursor {
+    /// It goes on after this place; `None` is before every row.
+    pub(super) after: Option<Position>,
+    /// Where its present window ends.
+    pub(super) window: Option<Position>,
+}
+
+/// What a reader has yet to read, of each status.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    cursors: [Option<Cursor>; 2],
+    /// It rests until then.
+    rest_until: Option<Instant>,
+}
+
+impl Reading {
+    fn after(places: [Option<Position>; 2]) -> Self {
+        let cursors = places.map(|after| Some(Cursor { after, window: None }));
+        Self { cursors, rest_until: None }
+    }
+
+    fn is_over(&self) -> bool {
+        self.cursors.iter().all(Option::is_none)
+    }
+
+    fn rests_for(&self, now: Instant) -> Duration {
+        self.rest_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
+    }
+}
+
+/// Everything that is being read below the watermark.
+#[derive(Debug)]
+pub(super) struct Scan {
+    pass: Option<Reading>,
+    /// For each listener that was closed, what it has missed.
+    behind: Vec<Option<Reading>>,
+    /// Which listeners were open last.
+    open: Vec<bool>,
+    is_first: bool,
+    /// Whose turn it is.
+    turn: usize,
+    pub(super) window: u32,
+}
+
+impl Default for Scan {
+    fn default() -> Self {
+        let (pass, behind, open) = (None, Vec::new(), Vec::new());
+        Self { pass, behind, open, is_first: true, turn: 0, window: WINDOW }
+    }
+}
+
+impl Scan {
+    /// Begins a pass over everything, unless one is under way.
+    pub(super) fn begin_pass(&mut self) {
+        self.pass.get_or_insert(Reading::after([None, None]));
+    }
+
+    /// Begins a pass over everything, from the beginning.
+    pub(super) fn restart_pass(&mut self) {
+        self.pass = Some(Reading::after([None, None]));
+    }
+
+    /// Which listeners are open now. One that has just been closed misses what is claimed from the
+    /// watermark on, and what a pass has not come to.
+    pub(super) fn observe(&mut self, open: &[bool], watermarks: Option<[Position; 2]>) {
+        self.behind.resize(open.len(), None);
+        for (index, is_open) in open.iter().enumerate() {
+            let was_open = self.open.get(index).copied().unwrap_or(true);
+            let (Some(watermarks), true, false) = (watermarks, was_open, *is_open) else {
+                continue;
+            };
+            let mut places = watermarks.map(Some);
+            for reading in self.pass.iter().chain(&self.behind[index]) {
+                for (place, cursor) in places.iter_mut().zip(reading.cursors) {
+                    if let Some(cursor) = cursor {
+                        *place = (*place).min(cursor.after);
+                    }
+                }
+            }
+            self.behind[index] = Some(Reading::after(places));
+        }
+        self.open = open.to_vec();
+    }
+
+    fn reading(&mut self, reader: Reader) -> Option<&mut Option<Reading>> {
+        match reader {
+            Reader::Everyone => Some(&mut self.pass),
+            Reader::Listener(index) => self.behind.get_mut(index),
+        }
+    }
+
+    fn readings(&self) -> impl Iterator<Item = (Reader, &Reading)> {
+        let behind = self.behind.iter().zip(&self.open).enumerate();
+        let behind = behind.filter_map(|(index, (reading, open))| {
+            open.then_some((Reader::Listener(index), reading.as_ref()?))
+        });
+        let pass = self.pass.iter().filter(|_| self.open.is_empty() || self.open.contains(&true));
+        pass.map(|pass| (Reader::Everyone, pass)).chain(behind)
+    }
+
+    /// How long until there is something to read; `None` if there is nothing.
+    pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
+        self.readings().map(|(_, reading)| reading.rests_for(now)).min()
+    }
+
+    /// Who reads next, in turn; those that rest only if nothing else matters.
+    pub(super) fn next(&mut self, now: Option<Instant>) -> Option<Reader> {
+        let ready = |reading: &Reading| now.is_none_or(|now| reading.rests_for(now).is_zero());
+        let readers: Vec<Reader> = self
+            .readings()
+            .filter(|(_, reading)| ready(reading))
+            .map(|(reader, _)| reader)
+            .collect();
+        self.turn = self.turn.wrapping_add(1);
+        readers.get(self.turn % readers.len().max(1)).copied()
+    }
+
+    /// Where a reader is among the rows of a status; `None` if it is through.
+    pub(super) fn cursor(&mut self, reader: Reader, kind: usize) -> Option<Cursor> {
+        self.reading(reader)?.as_ref()?.cursors[kind]
+    }
+
+    /// How far a reader has come among the rows of a status; `None` if it is through.
+    pub(super) fn advance(&mut self, reader: Reader, kind: usize, cursor: Option<Cursor>) {
+        if let Some(Some(reading)) = self.reading(reader) {
+            reading.cursors[kind] = cursor;
+        }
+    }
+
+    /// A reader has read a window, in so long, and found something or not.
+    pub(super) fn has_read(&mut self, reader: Reader, rows: usize, took: Duration, now: Instant) {
+        let rest = if self.is_first { FIRST_REST } else { REST };
+        self.window = self.window.saturating_mul(2).min(WINDOW);
+        let Some(reading) = self.reading(reader) else { return };
+        let rest = if rows > 0 { Duration::ZERO } else { took.saturating_mul(rest) };
+        if let Some(reading) = reading {
+            reading.rest_until = now.checked_add(rest);
+        }
+        if reading.is_some_and(|reading| reading.is_over()) {
+            *reading = None;
+            if reader == Reader::Everyone {
+                self.is_first = false;
+            }
+        }
+    }
+
+    /// A reader could not read its window: the next one is smaller.
+    pub(super) fn has_failed(&mut self, reader: Reader, took: Duration, now: Instant) {
+        self.window = (self.window / 2).max(SMALLEST_WINDOW);
+        if let Some(Some(reading)) = self.reading(reader) {
+            reading.rest_until = now.checked_add(took.saturating_mul(REST));
+            for cursor in reading.cursors.iter_mut().flatten() {
+                cursor.window = None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Position {
+        Position::before(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+    }
+
+    fn read(scan: &mut Scan, reader: Reader, rows: usize, now: Instant) {
+        scan.has_read(reader, rows, Duration::from_millis(10), now);
+    }
+
+    #[test]
+    fn a_window_in_vain_is_followed_by_a_rest_and_any_other_is_not() {
+        let (mut scan, now) = (Scan { is_first: false, ..Scan::default() }, Instant::now());
+        scan.observe(&[true], Some([at(9); 2]));
+        assert_eq!((scan.wait(now), scan.next(Some(now))), (None, None));
+        scan.begin_pass();
+        assert_eq!(scan.next(Some(now)), Some(Reader::Everyone));
+        read(&mut scan, Reader::Everyone, 3, now);
+        assert_eq!(scan.wait(now), Some(Duration::ZERO));
+        read(&mut scan, Reader::Everyone, 0, now);
+        assert_eq!(scan.wait(now), Some(Duration::from_millis(190)));
+        assert_eq!((scan.next(Some(now)), scan.next(None)), (None, Some(Reader::Everyone)));
+    }
+
+    #[test]
+    fn a_closed_listener_reads_on_where_it_was_left_behind() {
+        let (mut scan, now) = (Scan::default(), Instant::now());
+        scan.observe(&[true, true], Some([at(9); 2]));
+        scan.observe(&[true, false], Some([at(10); 2]));
+        // It is closed, so there is nothing to read for it.
+        assert_eq!(scan.wait(now), None);
+        scan.observe(&[true, true], Some([at(20); 2]));
+        assert_eq!(scan.next(Some(now)), Some(Reader::Listener(1)));
+        assert_eq!(scan.cursor(Reader::Listener(1), 0).unwrap().after, Some(at(10)));
+        // Closed again before it is through, it stays where it is.
+        scan.advance(Reader::Listener(1), 0, Some(Cursor { after: Some(at(15)), window: None }));
+        scan.observe(&[true, false], Some([at(30); 2]));
+        scan.observe(&[true, true], Some([at(40); 2]));
+        assert_eq!(scan.cursor(Reader::Listener(1), 0).unwrap().after, Some(at(15)));
+        scan.advance(Reader::Listener(1), 0, None);
+        scan.advance(Reader::Listener(1), 1, None);
+        read(&mut scan, Reader::Listener(1), 0, now);
+        assert_eq!(scan.wait(now), None);
+    }
+
+    #[test]
+    fn a_listener_that_is_closed_during_a_pass_misses_the_rest_of_it() {
+        let mut scan = Scan::default();
+        scan.observe(&[true], Some([at(9); 2]));
+        scan.begin_pass();
+        scan.advance(Reader::Everyone, 0, Some(Cursor { after: Some(at(3)), window: None }));
+        scan.advance(Reader::Everyone, 1, None);
+        scan.observe(&[false], Some([at(9); 2]));
+        let after = |scan: &mut Scan, kind| scan.cursor(Reader::Listener(0), kind).unwrap().after;
+        assert_eq!((after(&mut scan, 0), after(&mut scan, 1)), (Some(at(3)), Some(at(9))));
+    }
+
+    #[test]
+    fn after_a_failure_windows_are_smaller_and_grow_again() {
+        let (mut scan, now) = (Scan::default(), Instant::now());
+        scan.begin_pass();
+        for _ in 0..20 {
+            scan.has_failed(Reader::Everyone, Duration::from_secs(1), now);
+        }
+        assert_eq!((scan.window, scan.wait(now)), (500, Some(Duration::from_secs(19))));
+        for _ in 0..20 {
+            read(&mut scan, Reader::Everyone, 0, now);
+        }
+        assert_eq!(scan.window, WINDOW);
+    }
+}

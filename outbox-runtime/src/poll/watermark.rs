@@ -1,0 +1,66 @@
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::event::Status;
+use crate::store::{Claims, Look, Position};
+
+/// What is claimed: rows that were never tried, and rows that were.
+pub(super) const KINDS: [Status; 2] = [Status::New, Status::Retry];
+
+/// The place below which an ordinary claim does not look, for each of [`KINDS`].
+///
+/// A row that no listener here handles stays at the head of the index for as long as it is pending, and so
+/// do the remains of rows behind an old snapshot. Walking them on every claim is what makes a claim slow,
+/// so a claim begins where the last one ended. What lies below is gone over by a `Scan`.
+#[derive(Debug, Default)]
+pub(super) struct Watermarks {
+    marks: Option<[Position; 2]>,
+    /// The database's clock, and when it was read.
+    clock: Option<(SystemTime, Instant)>,
+}
+
+/// How far below the present a watermark stays: longer than a commit takes.
+const MARGIN: Duration = Duration::from_secs(2);
+
+impl Watermarks {
+    /// Where claims begin; `None` before the database's clock was read.
+    pub(super) fn get(&self) -> Option<[Position; 2]> {
+        self.marks
+    }
+
+    /// The database's clock was read.
+    pub(super) fn read(&mut self, look: &Look, skip_recent: Duration) {
+        let read = Instant::now();
+        self.clock = Some((look.now, read));
+        if self.marks.is_none() {
+            self.marks = self.present(read, skip_recent).map(|mark| [mark; 2]);
+        }
+    }
+
+    /// A claim asked at `anchor` came to these ends, or found less than it asked for.
+    pub(super) fn raise(&mut self, claims: &Claims, anchor: Instant, skip_recent: Duration) {
+        let present = self.present(anchor, skip_recent);
+        let Some(marks) = &mut self.marks else { return };
+        for (mark, end) in marks.iter_mut().zip([claims.fresh_until, claims.retried_until]) {
+            *mark = end.or(present).unwrap_or(*mark);
+        }
+    }
+
+    /// A row was inserted at `since` and has become visible only now.
+    pub(super) fn lower(&mut self, since: Instant, skip_recent: Duration) {
+        let Some(since) = self.present(since, skip_recent) else { return };
+        for mark in self.marks.iter_mut().flatten() {
+            *mark = (*mark).min(since);
+        }
+    }
+
+    /// The place of rows that were due at a moment, and a margin earlier.
+    fn present(&self, at: Instant, skip_recent: Duration) -> Option<Position> {
+        let (now, read) = self.clock?;
+        let margin = MARGIN.checked_add(skip_recent)?;
+        let then = match at.checked_duration_since(read) {
+            Some(later) => now.checked_add(later)?,
+            None => now.checked_sub(read.duration_since(at))?,
+        };
+        Some(Position::before(then.checked_sub(margin)?))
+    }
+}
