@@ -9,6 +9,7 @@
     reason = "a test fails by panicking, and documents itself by its name"
 )]
 
+mod begin;
 mod broken;
 mod claim;
 mod cut;

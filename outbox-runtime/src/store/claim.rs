@@ -186,7 +186,7 @@ impl<DB: Backend> Store<DB> {
             return Ok(None);
         }
         let bytes = *left;
-        let _pass = self.gate.pass().await;
+        let _pass = self.pass().await?;
         let mut catch = match DB::DIALECT.claim {
             Locking::AtOnce(_) => {
                 retrying!(DB, DOING, self.claim_at_once(sql, quota, request, bytes).await)

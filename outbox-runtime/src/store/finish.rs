@@ -107,7 +107,7 @@ impl<DB: Backend> Store<DB> {
     }
 
     async fn mark(&self, sql: &SqlStr, args: impl Fn() -> Vec<Arg>) -> Result<u64, Error> {
-        let _pass = self.gate.pass().await;
+        let _pass = self.pass().await?;
         retrying!(DB, DOING, self.mark_once(sql, args()).await)
     }
 

@@ -33,10 +33,7 @@ impl<DB: Backend> Store<DB> {
         &self,
         purpose: Purpose,
     ) -> Result<(Pass, Transaction<'static, DB>), Error> {
-        #[cfg(not(feature = "testing"))]
-        let pass = self.gate.pass().await;
-        #[cfg(feature = "testing")]
-        let pass = self.pass_in_time().await?;
+        let pass = self.pass().await?;
         let begun = if DB::DIALECT.remote {
             let store = self.clone();
             // In a task of its own, so that it comes to its end even if the caller gives up: of a BEGIN

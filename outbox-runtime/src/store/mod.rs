@@ -159,6 +159,12 @@ impl<DB: Backend> Store<DB> {
         !DB::DIALECT.remote
     }
 
+    /// Waits for its turn to write, no longer than for a connection.
+    async fn pass(&self) -> Result<Pass, Error> {
+        let limit = self.pool.options().get_acquire_timeout();
+        self.gate.pass(limit).await.ok_or(Error::WriterLockTimeout { after: limit })
+    }
+
     /// Runs a statement that changes something, and tries again while others are in the way.
     async fn change(
         &self,
@@ -166,7 +172,7 @@ impl<DB: Backend> Store<DB> {
         sql: &SqlStr,
         args: impl Fn() -> Vec<Arg>,
     ) -> Result<u64, Error> {
-        let _pass = self.gate.pass().await;
+        let _pass = self.pass().await?;
         retrying!(DB, doing, self.change_once(sql, args()).await)
     }
 
