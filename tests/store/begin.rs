@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 use outbox_runtime::Error;
 use outbox_runtime::store::Table;
 use outbox_runtime::write::Writer;
-use outbox_tests::{Fresh, TestDatabase, event, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, event, on_every_database, poll_times};
 use sqlx::pool::PoolOptions;
+
+/// Callers that gave up while they waited for a connection.
+const GIVEN_UP: u64 = 500;
 
 /// A writer on a pool of its own, and how often a connection of it has been taken.
 async fn counting<DB: TestDatabase>(
@@ -29,6 +32,23 @@ async fn counting<DB: TestDatabase>(
         .await
         .unwrap();
     (Writer::new(pool, Table::default()), taken)
+}
+
+async fn a_begin_that_was_given_up_is_out_of_the_queue<DB: TestDatabase>(db: Fresh<DB>) {
+    let (writer, taken) = counting(&db, Duration::from_secs(30)).await;
+    let open = writer.begin().await.unwrap();
+    for _ in 0..GIVEN_UP {
+        assert!(poll_times(writer.begin(), 1).await.is_none(), "the connection is taken");
+    }
+    let before = taken.load(Ordering::Relaxed);
+    open.rollback().await.unwrap();
+    let begun = Instant::now();
+    let next = writer.begin().await.unwrap();
+    let waited = begun.elapsed();
+    let served = taken.load(Ordering::Relaxed) - before;
+    println!("{}: the next began after {waited:?}, as number {served}", DB::SHORT_NAME);
+    assert_eq!(served, 1, "nobody was served before it");
+    next.rollback().await.unwrap();
 }
 
 async fn a_second_transaction_of_one_task_is_refused_in_time<DB: TestDatabase>(db: Fresh<DB>) {
@@ -55,5 +75,6 @@ async fn a_second_transaction_of_one_task_is_refused_in_time<DB: TestDatabase>(d
 }
 
 on_every_database!(
+    a_begin_that_was_given_up_is_out_of_the_queue,
     a_second_transaction_of_one_task_is_refused_in_time,
 );
