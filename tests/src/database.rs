@@ -45,6 +45,9 @@ pub trait TestDatabase: Backend + HasStatementCache {
     /// How much the server still has to tidy up behind changed rows, if it does so in the background.
     const UNTIDY: Option<&'static str>;
 
+    /// How many sessions of this database wait for a lock.
+    const LOCK_WAITS: &'static str;
+
     /// Brings the planner's statistics up to date.
     const ANALYZE: &'static str;
 
@@ -71,6 +74,7 @@ impl TestDatabase for Sqlite {
         CAST(unixepoch('subsec') * 1000000 AS INTEGER) - 172800000000 + i AS t FROM n)";
     const ANALYZE: &'static str = "ANALYZE";
     const UNTIDY: Option<&'static str> = None;
+    const LOCK_WAITS: &'static str = "SELECT 0";
 
     fn named(_: &str, name: &str) -> sqlx::sqlite::SqliteConnectOptions {
         sqlx::sqlite::SqliteConnectOptions::new()
@@ -102,6 +106,8 @@ impl TestDatabase for Postgres {
         FROM generate_series({from}, {to}) AS i) AS rows";
     const ANALYZE: &'static str = "ANALYZE outbox_event";
     const UNTIDY: Option<&'static str> = None;
+    const LOCK_WAITS: &'static str = "SELECT COUNT(*) FROM pg_stat_activity \
+        WHERE datname = current_database() AND wait_event_type = 'Lock'";
 
     fn named(url: &str, name: &str) -> sqlx::postgres::PgConnectOptions {
         url.parse::<sqlx::postgres::PgConnectOptions>().expect("a PostgreSQL URL").database(name)
@@ -135,6 +141,10 @@ impl TestDatabase for MySql {
         "SELECT CAST(SUM(COUNT) AS SIGNED) FROM information_schema.INNODB_METRICS \
          WHERE NAME = 'trx_rseg_history_len'",
     );
+
+    const LOCK_WAITS: &'static str = "SELECT CAST(COUNT(*) AS SIGNED) \
+        FROM information_schema.innodb_trx JOIN information_schema.processlist \
+        ON id = trx_mysql_thread_id WHERE trx_state = 'LOCK WAIT' AND db = DATABASE()";
 
     fn named(url: &str, name: &str) -> sqlx::mysql::MySqlConnectOptions {
         url.parse::<sqlx::mysql::MySqlConnectOptions>().expect("a MySQL URL").database(name)

@@ -47,7 +47,7 @@ async fn a_begin_that_was_given_up_is_out_of_the_queue<DB: TestDatabase>(db: Fre
     let waited = begun.elapsed();
     let served = taken.load(Ordering::Relaxed) - before;
     println!("{}: the next began after {waited:?}, as number {served}", DB::SHORT_NAME);
-    assert_eq!(served, 1, "nobody was served before it");
+    assert_eq!(served, 1, "no other caller is served before it");
     next.rollback().await.unwrap();
 }
 

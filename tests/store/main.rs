@@ -14,6 +14,7 @@ mod broken;
 mod claim;
 mod cut;
 mod dead;
+mod duplicates;
 mod finish;
 mod foreign;
 mod fuzz;

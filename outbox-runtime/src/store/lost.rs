@@ -29,8 +29,8 @@ pub(crate) enum Purpose {
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Begins a transaction of the user's. Whoever gives up while it waits for its turn or for a
-    /// connection leaves the queue.
+    /// Begins a transaction of the user's. A caller that gives up while it waits for its turn or
+    /// for a connection leaves the queue.
     pub(crate) async fn begin_tx(
         &self,
         purpose: Purpose,
@@ -74,7 +74,8 @@ impl<DB: Backend> Store<DB> {
         if !DB::DIALECT.fragile_prepare {
             return Ok(tx);
         }
-        let writes = [&self.sql.insert, &self.sql.inserted, &self.sql.existing];
+        let mut writes = self.sql.insert.each();
+        writes.extend([&self.sql.inserted, &self.sql.existing]);
         let marks: &[&SqlStr] = match purpose {
             Purpose::Write => &[],
             Purpose::Acknowledge => &[&self.sql.finish, &self.sql.delete_done],

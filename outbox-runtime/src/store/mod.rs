@@ -4,7 +4,8 @@
 //! [`Table`] is the checked name. A `Dialect` holds what differs between the
 //! databases as templates, `Statements` renders them once for a table, and
 //! [`Backend`] is what is needed of a driver. The operations are methods of [`Store`], each for a whole
-//! batch, one file for each group: `insert`, `claim`, `finish`, `dead`, `purge`, `stats`, `schema`;
+//! batch, one file for each group: `insert` with `insert_failing`, `claim`, `finish`, `dead`, `purge`, `stats`,
+//! `schema`;
 //! for people who look at it `inspect`, `pending` and `examine`. For tests of applications, `rig` puts the
 //! clock into their hands and `fault` the connection; `inject` is where.
 //!
@@ -25,6 +26,7 @@ mod finish;
 mod gate;
 mod inject;
 mod insert;
+mod insert_failing;
 mod inspect;
 mod lend;
 mod look;

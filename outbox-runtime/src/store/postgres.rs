@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::backend::backend;
-use super::dialect::{Check, Dialect, Locking, MISSING_INDEX, READ_ONLY};
+use super::dialect::{Check, Dialect, Insert, Locking, MISSING_INDEX, READ_ONLY};
 
 backend! {
     Postgres, DIALECT,
@@ -83,7 +83,8 @@ pub(super) const DIALECT: Dialect = Dialect {
     guard: None,
     probe: &["SELECT 1"],
 
-    insert: "\
+    insert: Insert::Returning(
+        "\
         INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \
             headers, created_at, available_at, locked_by, locked_at, claim_token, status, attempts) \
         SELECT event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload::json, \
@@ -97,7 +98,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         ORDER BY place \
         ON CONFLICT (event_id) DO NOTHING \
         RETURNING sequence, event_id::text",
-    insert_returns: true,
+    ),
     existing: "SELECT sequence, event_id::text FROM {table} WHERE event_id = ANY($1::text[])",
     existing_lock: "",
     claim: Locking::AtOnce(

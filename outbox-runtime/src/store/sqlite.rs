@@ -7,7 +7,7 @@
 //! claimed.
 
 use super::backend::backend;
-use super::dialect::{Check, Dialect, Locking, MISSING_INDEX, READ_ONLY};
+use super::dialect::{Check, Dialect, Insert, Locking, MISSING_INDEX, READ_ONLY};
 
 backend! {
     Sqlite, DIALECT,
@@ -62,7 +62,8 @@ pub(super) const DIALECT: Dialect = Dialect {
     guard: Some("RELEASE SAVEPOINT outbox_tx"),
     probe: &["RELEASE SAVEPOINT outbox_tx", "SAVEPOINT outbox_tx"],
 
-    insert: "\
+    insert: Insert::Returning(
+        "\
         INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \
             headers, created_at, available_at, locked_by, locked_at, claim_token, status, attempts) \
         SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, \
@@ -71,7 +72,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         FROM json_each($1) WHERE true ORDER BY key \
         ON CONFLICT (event_id) DO NOTHING \
         RETURNING sequence, event_id",
-    insert_returns: true,
+    ),
     existing: "\
         SELECT sequence, event_id FROM {table} \
         WHERE event_id IN (SELECT value FROM json_each($1))",
