@@ -32,6 +32,18 @@ pub enum Error {
     #[error("the transaction was lost before the commit: an earlier statement had ended it")]
     TransactionLost,
 
+    /// SQLite has one writer at a time, and another transaction of this process stayed open for as long
+    /// as the pool waits for a connection (`acquire_timeout`). A task that begins a transaction while it
+    /// has one open waits for itself.
+    #[error(
+        "the write lock was not free within {after:?}: another transaction is still open, perhaps one \
+         that the same task began; commit it or roll it back first, or pass its `&mut Tx` on"
+    )]
+    WriterLockTimeout {
+        /// How long it waited.
+        after: Duration,
+    },
+
     /// The outbox could not be started.
     #[error(transparent)]
     Start(#[from] StartError),

@@ -34,6 +34,7 @@ mod caught;
 mod clock;
 mod error;
 mod pace;
+mod seldom;
 mod trace;
 
 #[cfg(test)]

@@ -47,6 +47,9 @@ pub trait TestDatabase: Costs + HasStatementCache {
     /// How much the server still has to tidy up behind changed rows, if it does so in the background.
     const UNTIDY: Option<&'static str>;
 
+    /// How many sessions of this database wait for a lock.
+    const LOCK_WAITS: &'static str;
+
     /// Brings the planner's statistics up to date.
     const ANALYZE: &'static str;
 
@@ -82,6 +85,7 @@ impl TestDatabase for Sqlite {
     const SNAPSHOT: &'static [&'static str] =
         &["BEGIN", "SELECT sequence FROM outbox_event LIMIT 1"];
     const UNTIDY: Option<&'static str> = None;
+    const LOCK_WAITS: &'static str = "SELECT 0";
 
     fn named(_: &str, name: &str) -> sqlx::sqlite::SqliteConnectOptions {
         sqlx::sqlite::SqliteConnectOptions::new()
@@ -117,6 +121,8 @@ impl TestDatabase for Postgres {
     const SNAPSHOT: &'static [&'static str] =
         &["BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT sequence FROM outbox_event LIMIT 1"];
     const UNTIDY: Option<&'static str> = None;
+    const LOCK_WAITS: &'static str = "SELECT COUNT(*) FROM pg_stat_activity \
+        WHERE datname = current_database() AND wait_event_type = 'Lock'";
 
     fn named(url: &str, name: &str) -> sqlx::postgres::PgConnectOptions {
         url.parse::<sqlx::postgres::PgConnectOptions>().expect("a PostgreSQL URL").database(name)
@@ -156,6 +162,10 @@ impl TestDatabase for MySql {
         "SELECT CAST(SUM(COUNT) AS SIGNED) FROM information_schema.INNODB_METRICS \
          WHERE NAME = 'trx_rseg_history_len'",
     );
+
+    const LOCK_WAITS: &'static str = "SELECT CAST(COUNT(*) AS SIGNED) \
+        FROM information_schema.innodb_trx JOIN information_schema.processlist \
+        ON id = trx_mysql_thread_id WHERE trx_state = 'LOCK WAIT' AND db = DATABASE()";
 
     fn named(url: &str, name: &str) -> sqlx::mysql::MySqlConnectOptions {
         url.parse::<sqlx::mysql::MySqlConnectOptions>().expect("a MySQL URL").database(name)

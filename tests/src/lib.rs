@@ -34,17 +34,10 @@ pub use recorder::Recorder;
 pub use spans::Spans;
 pub use table::{Row, Rows, event, lease, numbered};
 
-/// Runs generic tests `async fn test<DB: TestDatabase>(db: Fresh<DB>)` on every database.
+/// Runs generic tests on every database that has a server, and so several writers at once.
 #[macro_export]
-macro_rules! on_every_database {
+macro_rules! on_every_server {
     ($($test:ident),* $(,)?) => {
-        mod sqlite {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $test() {
-                super::$test($crate::Fresh::<sqlx::Sqlite>::new().await.expect("SQLite")).await;
-            })*
-        }
-
         mod postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
@@ -62,5 +55,20 @@ macro_rules! on_every_database {
                 }
             })*
         }
+    };
+}
+
+/// Runs generic tests `async fn test<DB: TestDatabase>(db: Fresh<DB>)` on every database.
+#[macro_export]
+macro_rules! on_every_database {
+    ($($test:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test($crate::Fresh::<sqlx::Sqlite>::new().await.expect("SQLite")).await;
+            })*
+        }
+
+        $crate::on_every_server!($($test),*);
     };
 }

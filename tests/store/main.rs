@@ -9,11 +9,13 @@
     reason = "a test fails by panicking, and documents itself by its name"
 )]
 
+mod begin;
 mod broken;
 mod claim;
 mod cost;
 mod cut;
 mod dead;
+mod duplicates;
 mod finish;
 mod foreign;
 mod fuzz;

@@ -29,6 +29,12 @@ pub(crate) async fn business<DB: TestDatabase>(
     DB::run(connection, sqlx::SqlSafeStr::into_sql_str(sqlx::AssertSqlSafe(sql))).await
 }
 
+/// Reads something, so that the transaction has a snapshot where it keeps one.
+pub(crate) async fn read<DB: TestDatabase>(connection: &mut DB::Connection) {
+    let sql = sqlx::SqlSafeStr::into_sql_str("SELECT id FROM business");
+    DB::fetch(connection, sql, vec![]).await.unwrap();
+}
+
 pub(crate) async fn business_rows<DB: TestDatabase>(db: &Fresh<DB>) -> i64 {
     db.number("SELECT COUNT(*) FROM business").await
 }

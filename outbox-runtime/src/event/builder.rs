@@ -1,6 +1,6 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::envelope::Parts;
+use super::envelope::{IdUsed, Parts};
 use super::name::IntoAggregateName;
 use super::{
     AggregateName, Delay, EventEnvelope, EventError, EventId, EventName, EventType, Field, Headers,
@@ -165,8 +165,12 @@ impl<K> EnvelopeBuilder<K> {
             Some(time) => storable(Field::OccurredAt, time)?,
             None => now,
         };
+        let (event_id, id_used) = match self.event_id {
+            Some(chosen) => (chosen?, IdUsed::Maybe),
+            None => (EventId::generate(), IdUsed::generated()),
+        };
         Ok(EventEnvelope::new(Parts {
-            event_id: self.event_id.unwrap_or_else(|| Ok(EventId::generate()))?,
+            event_id,
             event_type,
             occurred_at,
             aggregate_type: self.aggregate_type?,
@@ -175,6 +179,7 @@ impl<K> EnvelopeBuilder<K> {
             headers: self.headers,
             payload,
             delay: delay(now, self.deliver_at, self.deliver_after)?,
+            id_used,
         }))
     }
 }

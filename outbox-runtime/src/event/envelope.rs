@@ -1,5 +1,6 @@
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use super::{
@@ -36,6 +37,23 @@ pub(super) struct Parts {
     pub(super) headers: Headers,
     pub(super) payload: Payload,
     pub(super) delay: Option<Delay>,
+    pub(super) id_used: IdUsed,
+}
+
+/// Whether a row with the event's id may exist before the event is inserted. Shared by all copies of
+/// an envelope, so that writing it once more is known to be that.
+#[derive(Clone)]
+pub(super) enum IdUsed {
+    /// The caller chose the id, or it was read from a row.
+    Maybe,
+    /// The id was generated for this event: once an insert of it has begun.
+    OnceInserted(Arc<AtomicBool>),
+}
+
+impl IdUsed {
+    pub(super) fn generated() -> Self {
+        Self::OnceInserted(Arc::default())
+    }
 }
 
 /// What a row holds.
@@ -109,7 +127,23 @@ impl EventEnvelope {
             headers: stored.headers,
             payload: Payload::stored(stored.payload),
             delay: None,
+            id_used: IdUsed::Maybe,
         })
+    }
+
+    /// Whether a row with its id may exist already. A generated id is no one else's.
+    pub(crate) fn id_may_exist(&self) -> bool {
+        match &self.0.id_used {
+            IdUsed::Maybe => true,
+            IdUsed::OnceInserted(begun) => begun.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Says that an insert of it begins.
+    pub(crate) fn inserting(&self) {
+        if let IdUsed::OnceInserted(begun) = &self.0.id_used {
+            begun.store(true, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn new(parts: Parts) -> Self {

@@ -1,7 +1,6 @@
 //! The one shape of everything that runs in the background.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -12,6 +11,7 @@ use crate::Error;
 use crate::caught::caught;
 use crate::error::chain;
 use crate::retry::backoff;
+pub(crate) use crate::seldom::Seldom;
 
 /// A loop. It survives every error and panic, waits longer after each, and logs them sparingly.
 pub(crate) trait Service: Send + 'static {
@@ -95,25 +95,6 @@ async fn run<S: Service>(mut service: S, stop: CancellationToken, longest_pause:
             Ok(Err(error)) => trouble.wait(&chain(&error), &stop).await,
             Err(_) => trouble.wait("it panicked", &stop).await,
         }
-    }
-}
-
-/// Says when it is time to log something again that happens all the time.
-#[derive(Debug, Default)]
-pub(crate) struct Seldom(Mutex<Option<Instant>>);
-
-impl Seldom {
-    /// At most one line in this time.
-    const QUIET: Duration = Duration::from_secs(30);
-
-    /// Whether the last time was long ago.
-    pub(crate) fn is_time(&self) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_time = last.is_none_or(|last| last.elapsed() >= Self::QUIET);
-        if is_time {
-            *last = Some(Instant::now());
-        }
-        is_time
     }
 }
 

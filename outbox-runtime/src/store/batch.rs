@@ -63,6 +63,15 @@ impl Batch {
         Self(rows.into_iter().map(Vec::from).collect())
     }
 
+    /// One argument for each value, row by row.
+    pub(super) fn into_values(self) -> Vec<Arg> {
+        let arg = |cell| match cell {
+            Cell::Int(value) => Arg::Int(value),
+            Cell::Text(value) => Arg::Text(value),
+        };
+        self.0.into_iter().flatten().map(arg).collect()
+    }
+
     /// One array for each column, or one JSON text: an array of arrays.
     pub(super) fn into_args(self, arrays: bool) -> Vec<Arg> {
         if !arrays {

@@ -240,7 +240,7 @@ impl<DB: Backend> Store<DB> {
                 retrying!(DB, DOING, self.lock_then_claim(sql, quota, request, bytes).await)
             }
             Locking::ReadThenUpdate { .. } => {
-                retrying!(DB, DOING, self.read_then_claim(sql, quota, request, bytes).await)
+                self.read_then_claim(sql, quota, request, bytes).await
             }
         }?;
         *left = left.saturating_sub(catch.used);
@@ -343,29 +343,40 @@ impl<DB: Backend> Store<DB> {
         quota: Quota,
         request: &ClaimRequest<'_>,
         bytes: usize,
-    ) -> sqlx::Result<Catch> {
-        let args = self.claim_args(quota, request);
-        let lease = request.lease;
-        let read = lending!(self, connection => {
-            catch::<DB>(connection, sql, args, bytes, lease.owner).await
-        });
-        let mut catch = read?;
-        let Some(update) = self.sql.claim_update.clone() else { return Ok(catch) };
+    ) -> Result<Catch, Error> {
+        let mut catch = retrying!(DB, DOING, self.read(sql, quota, request, bytes).await)?;
         let mut claimed = HashSet::new();
         if !catch.rows.is_empty() {
-            // One statement, so the write lock is held for as long as it takes to change the rows.
-            let _pass = self.gate.pass().await;
-            let args = catch.update_args(lease, DB::DIALECT.arrays);
-            let rows = lending!(self, connection => {
-                injecting!(self, Claim => DB::fetch(connection, update, args).await)
-            })?;
-            claimed.extend(row::sequences::<DB>(&rows));
+            // For a single statement, so that other writers wait for no more than the change of the rows.
+            let _pass = self.pass().await?;
+            claimed.extend(retrying!(DB, DOING, self.claim_read(&catch, request.lease).await)?);
         }
         // Another process may have been faster with some of them. They count as found: there may be more.
-        catch.passed = catch.rows.iter().filter(|row| !claimed.contains(&row.key().0)).count();
-        catch.rows.retain(|row| claimed.contains(&row.key().0));
+        let is_claimed = |row: &Caught| claimed.contains(&row.key().0);
+        catch.passed = catch.rows.iter().filter(|row| !is_claimed(row)).count();
+        catch.rows.retain(is_claimed);
         catch.rows.iter_mut().for_each(Caught::claimed);
         Ok(catch)
+    }
+
+    async fn read(
+        &self,
+        sql: &SqlStr,
+        quota: Quota,
+        request: &ClaimRequest<'_>,
+        bytes: usize,
+    ) -> sqlx::Result<Catch> {
+        let (args, owner) = (self.claim_args(quota, request), request.lease.owner);
+        lending!(self, connection => catch::<DB>(connection, sql, args, bytes, owner).await)
+    }
+
+    async fn claim_read(&self, catch: &Catch, lease: Lease<'_>) -> sqlx::Result<Vec<i64>> {
+        let Some(update) = &self.sql.claim_update else { return Ok(Vec::new()) };
+        let args = catch.update_args(lease, DB::DIALECT.arrays);
+        let rows = lending!(self, connection => {
+            injecting!(self, Claim => DB::fetch(connection, update.clone(), args).await)
+        });
+        rows.map(|rows| row::sequences::<DB>(&rows))
     }
 
     /// The end of a window of so many rows of a status that begins after a place; `None` if there are

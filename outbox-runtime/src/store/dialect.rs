@@ -67,9 +67,7 @@ pub struct Dialect {
     /// a time that were cut short.
     pub(super) probe: &'static [&'static str],
 
-    pub(super) insert: &'static str,
-    /// Whether `insert` returns (sequence, event id) of what it has inserted.
-    pub(super) insert_returns: bool,
+    pub(super) insert: Insert,
     pub(super) existing: &'static str,
     /// What makes `existing` see what others have just committed.
     pub(super) existing_lock: &'static str,
@@ -113,6 +111,20 @@ pub struct Dialect {
     pub(super) transactions_visible: &'static str,
     /// What hurts this database alone.
     pub(super) checks: &'static [Check],
+}
+
+/// How events are inserted.
+#[derive(Debug)]
+#[cfg_attr(
+    not(all(feature = "mysql", any(feature = "postgres", feature = "sqlite"))),
+    allow(dead_code, reason = "each form is some database's")
+)]
+pub(super) enum Insert {
+    /// Skips ids that exist, and returns (sequence, event id) of what it has inserted.
+    Returning(&'static str),
+    /// Fails if an id exists. `bulk` is for events whose ids were generated; where one may have to wait
+    /// for another transaction to end, a `row` for each event comes after `head`.
+    Failing { bulk: &'static str, head: &'static str, row: &'static str },
 }
 
 /// A question about the state of the database.

@@ -154,7 +154,7 @@ impl<DB: Backend> Store<DB> {
         batch: &[&Finish],
         locked: Locked,
     ) -> Result<u64, Error> {
-        let _pass = self.gate.pass().await;
+        let _pass = self.pass().await?;
         let waiting = || self.mark_once(&sql.waiting, args(batch, owner, DB::DIALECT.arrays));
         if matches!(DB::DIALECT.settle, Settle::Alone) {
             return retrying!(DB, DOING, waiting().await);

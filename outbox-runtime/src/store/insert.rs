@@ -5,6 +5,7 @@ use sqlx::SqlStr;
 use super::batch::{Arg, Batch, Cell};
 use super::claim::Lease;
 use super::row::{micros, span};
+use super::statements::Insert;
 use super::{Backend, Store, injecting};
 use crate::Error;
 use crate::event::{Delay, EventEnvelope};
@@ -76,10 +77,11 @@ impl<DB: Backend> Store<DB> {
                 fresh.push(row);
             }
         }
-        let sequences = if DB::DIALECT.insert_returns {
-            self.insert_returning(connection, &fresh).await?
-        } else {
-            self.insert_then_look(connection, &fresh).await?
+        let sequences = match &self.sql.insert {
+            Insert::Returning(sql) => self.insert_returning(connection, sql, &fresh).await?,
+            Insert::Failing { bulk, sizes } => {
+                self.look_then_insert(connection, bulk, sizes, &fresh).await?
+            }
         };
         let mut first = HashMap::with_capacity(rows.len());
         Ok(ids
@@ -98,12 +100,12 @@ impl<DB: Backend> Store<DB> {
     async fn insert_returning(
         &self,
         connection: &mut DB::Connection,
+        sql: &SqlStr,
         rows: &[&NewRow<'_>],
     ) -> Result<HashMap<String, Inserted>, Error> {
         let failed = || Error::database("inserting events");
         let args = arguments(rows).into_args(DB::DIALECT.arrays);
-        let sql = self.sql.insert.clone();
-        let returned = injecting!(self, Write => DB::fetch(connection, sql, args).await);
+        let returned = injecting!(self, Write => DB::fetch(connection, sql.clone(), args).await);
         let mut sequences = by_event_id::<DB>(returned.map_err(failed())?, false);
         if sequences.len() < rows.len() {
             let missing = rows
@@ -116,58 +118,7 @@ impl<DB: Backend> Store<DB> {
         Ok(sequences)
     }
 
-    /// The statement fails if any id exists; the rest is then inserted without those. Another
-    /// transaction may add one in between, so this is tried a few times.
-    async fn insert_then_look(
-        &self,
-        connection: &mut DB::Connection,
-        rows: &[&NewRow<'_>],
-    ) -> Result<HashMap<String, Inserted>, Error> {
-        const TRIES: u32 = 5;
-        let failed = || Error::database("inserting events");
-        let ids = |rows: &[&NewRow<'_>]| -> Vec<String> {
-            rows.iter().map(|row| row.envelope.event_id().to_string()).collect()
-        };
-        let mut fresh = rows.to_vec();
-        let mut duplicates = HashMap::new();
-        for attempt in 1.. {
-            if fresh.is_empty() {
-                break;
-            }
-            let args = arguments(&fresh).into_args(DB::DIALECT.arrays);
-            let sql = self.sql.insert.clone();
-            match injecting!(self, Write => DB::execute(connection, sql, args).await) {
-                Ok(done) => {
-                    if let ([row], Some(sequence)) = (fresh.as_slice(), done.last_sequence) {
-                        let inserted = Inserted { sequence, duplicate: false };
-                        duplicates.insert(row.envelope.event_id().to_string(), inserted);
-                        break;
-                    }
-                    // They are ours: a lock would only stand in the way of other writers.
-                    let found = self.find(connection, &self.sql.inserted, ids(&fresh)).await;
-                    duplicates.extend(
-                        found
-                            .map_err(failed())?
-                            .into_iter()
-                            .map(|(id, inserted)| (id, Inserted { duplicate: false, ..inserted })),
-                    );
-                    break;
-                }
-                Err(sqlx::Error::Database(error))
-                    if error.is_unique_violation() && attempt < TRIES =>
-                {
-                    let found = self.find(connection, &self.sql.existing, ids(&fresh)).await;
-                    let found = found.map_err(failed())?;
-                    fresh.retain(|row| !found.contains_key(row.envelope.event_id().as_str()));
-                    duplicates.extend(found);
-                }
-                Err(error) => return Err(failed()(error)),
-            }
-        }
-        Ok(duplicates)
-    }
-
-    async fn find(
+    pub(super) async fn find(
         &self,
         connection: &mut DB::Connection,
         sql: &SqlStr,
@@ -216,7 +167,7 @@ fn chunk_length(rows: &[NewRow<'_>]) -> usize {
     rows.iter().take(CHUNK_ROWS).take_while(fits).count().max(1)
 }
 
-fn arguments(rows: &[&NewRow<'_>]) -> Batch {
+pub(super) fn arguments(rows: &[&NewRow<'_>]) -> Batch {
     let text = |text: &str| Cell::Text(Some(text.to_owned()));
     let optional = |text: Option<&str>| Cell::Text(text.map(str::to_owned));
     Batch::new(rows.iter().map(|row| {

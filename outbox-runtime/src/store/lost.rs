@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use sqlx::pool::PoolConnection;
 use sqlx::{Connection, SqlSafeStr, SqlStr, Transaction};
 use sqlx_core::transaction::TransactionManager;
 use tokio::runtime::Handle;
@@ -28,44 +29,53 @@ pub(crate) enum Purpose {
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Begins a transaction of the user's.
+    /// Begins a transaction of the user's. A caller that gives up while it waits for its turn or
+    /// for a connection leaves the queue.
     pub(crate) async fn begin_tx(
         &self,
         purpose: Purpose,
     ) -> Result<(Pass, Transaction<'static, DB>), Error> {
-        #[cfg(not(feature = "testing"))]
-        let pass = self.gate.pass().await;
-        #[cfg(feature = "testing")]
-        let pass = self.pass_in_time().await?;
+        let failed = || Error::database("beginning a transaction");
+        let pass = self.pass().await?;
+        let connection = self.pool.acquire().await.map_err(failed())?;
         let begun = if DB::DIALECT.remote {
             let store = self.clone();
             // In a task of its own, so that it comes to its end even if the caller gives up: of a BEGIN
             // that was cut short sqlx knows nothing, and the next statement on that connection, whoever's
             // it is, would be part of a transaction that nobody ends.
-            let task = Handle::current().spawn(async move { store.begin_prepared(purpose).await });
-            task.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
+            let begin = async move { store.begin_prepared(connection, purpose).await };
+            Handle::current().spawn(begin).await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
         } else {
-            self.begin_for(purpose).await
+            self.begin_on(connection, purpose).await
         };
-        Ok((pass, begun.map_err(Error::database("beginning a transaction"))?))
+        Ok((pass, begun.map_err(failed())?))
     }
 
-    async fn begin_for(&self, purpose: Purpose) -> sqlx::Result<Transaction<'static, DB>> {
+    async fn begin_on(
+        &self,
+        connection: PoolConnection<DB>,
+        purpose: Purpose,
+    ) -> sqlx::Result<Transaction<'static, DB>> {
         let begin = match purpose {
             Purpose::Write => &self.sql.begin,
             Purpose::Acknowledge => &self.sql.begin_acknowledging,
         };
-        injecting!(self, Begin => self.pool.begin_with(begin.clone()).await)
+        injecting!(self, Begin => Transaction::begin(connection, Some(begin.clone())).await)
     }
 
     /// With the statements of `flush` and `commit` prepared, where those could not be cut short
     /// otherwise.
-    async fn begin_prepared(&self, purpose: Purpose) -> sqlx::Result<Transaction<'static, DB>> {
-        let mut tx = self.begin_for(purpose).await?;
+    async fn begin_prepared(
+        &self,
+        connection: PoolConnection<DB>,
+        purpose: Purpose,
+    ) -> sqlx::Result<Transaction<'static, DB>> {
+        let mut tx = self.begin_on(connection, purpose).await?;
         if !DB::DIALECT.fragile_prepare {
             return Ok(tx);
         }
-        let writes = [&self.sql.insert, &self.sql.inserted, &self.sql.existing];
+        let mut writes = self.sql.insert.each();
+        writes.extend([&self.sql.inserted, &self.sql.existing]);
         let marks: &[&SqlStr] = match purpose {
             Purpose::Write => &[],
             Purpose::Acknowledge => &[&self.sql.finish.waiting, &self.sql.delete_done.waiting],

@@ -4,7 +4,8 @@
 //! [`Table`] is the checked name. A `Dialect` holds what differs between the
 //! databases as templates, `Statements` renders them once for a table, and
 //! [`Backend`] is what is needed of a driver. The operations are methods of [`Store`], each for a whole
-//! batch, one file for each group: `insert`, `claim`, `finish`, `dead`, `purge`, `stats`, `schema`;
+//! batch, one file for each group: `insert` with `insert_failing`, `claim`, `finish`, `dead`, `purge`, `stats`,
+//! `schema`;
 //! for people who look at it `inspect`, `pending` and `examine`. For tests of applications, `rig` puts the
 //! clock into their hands and `fault` the connection; `inject` is where.
 //!
@@ -26,6 +27,7 @@ mod finish;
 mod gate;
 mod inject;
 mod insert;
+mod insert_failing;
 mod inspect;
 mod lend;
 mod look;
@@ -168,6 +170,12 @@ impl<DB: Backend> Store<DB> {
         !DB::DIALECT.remote
     }
 
+    /// Waits for its turn to write, no longer than for a connection.
+    async fn pass(&self) -> Result<Pass, Error> {
+        let limit = self.pool.options().get_acquire_timeout();
+        self.gate.pass(limit).await.ok_or(Error::WriterLockTimeout { after: limit })
+    }
+
     /// Runs a statement that changes something, and tries again while others are in the way.
     async fn change(
         &self,
@@ -175,7 +183,7 @@ impl<DB: Backend> Store<DB> {
         sql: &SqlStr,
         args: impl Fn() -> Vec<Arg>,
     ) -> Result<u64, Error> {
-        let _pass = self.gate.pass().await;
+        let _pass = self.pass().await?;
         retrying!(DB, doing, self.change_once(sql, args()).await)
     }
 

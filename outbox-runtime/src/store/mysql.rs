@@ -5,9 +5,12 @@
 //! optimiser would rather scan it, and so wait for every row that somebody else has locked, or lock it
 //! all itself. The claim names its index as well: it would look up the status alone, and walk every
 //! row below the floor.
+//!
+//! The unique index of the ids is descending: a duplicate locks the gap before its record, and in an
+//! ascending index that may be the gap into which every generated id goes.
 
 use super::backend::backend;
-use super::dialect::{Dialect, Locking, MISSING_INDEX, Places, READ_ONLY, Settle};
+use super::dialect::{Dialect, Insert, Locking, MISSING_INDEX, Places, READ_ONLY, Settle};
 
 backend! {
     MySql, DIALECT,
@@ -62,21 +65,32 @@ pub(super) const DIALECT: Dialect = Dialect {
     guard: Some("RELEASE SAVEPOINT outbox_tx"),
     probe: &["RELEASE SAVEPOINT outbox_tx", "SAVEPOINT outbox_tx"],
 
-    insert: "\
-        INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \
-            headers, created_at, available_at, locked_by, locked_at, claim_token, status, attempts) \
-        SELECT new.event_id, new.event_type, new.aggregate_type, new.aggregate_id, new.tenant_id, \
-            new.payload, new.headers, {time:new.created}, \
-            CASE WHEN new.until IS NULL THEN {later:new.wait} ELSE {time:new.until} END, \
-            new.owner, CASE WHEN new.owner IS NULL THEN NULL ELSE {now} END, new.token, 0, 0 \
-        FROM JSON_TABLE($1, '$[*]' COLUMNS (place FOR ORDINALITY, \
-            event_id VARCHAR(36) CHARACTER SET utf8mb4 PATH '$[0]', event_type VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[1]', \
-            aggregate_type VARCHAR(64) CHARACTER SET utf8mb4 PATH '$[2]', aggregate_id VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[3]', \
-            tenant_id VARCHAR(64) CHARACTER SET utf8mb4 PATH '$[4]', payload LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]', \
-            headers LONGTEXT CHARACTER SET utf8mb4 PATH '$[6]', created BIGINT PATH '$[7]', until BIGINT PATH '$[8]', \
-            wait BIGINT PATH '$[9]', owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[10]', token BIGINT PATH '$[11]' \
-        )) AS new ORDER BY new.place",
-    insert_returns: false,
+    insert: Insert::Failing {
+        bulk: "\
+            INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, \
+                payload, headers, created_at, available_at, locked_by, locked_at, claim_token, \
+                status, attempts) \
+            SELECT new.event_id, new.event_type, new.aggregate_type, new.aggregate_id, new.tenant_id, \
+                new.payload, new.headers, {time:new.created}, \
+                CASE WHEN new.until IS NULL THEN {later:new.wait} ELSE {time:new.until} END, \
+                new.owner, CASE WHEN new.owner IS NULL THEN NULL ELSE {now} END, new.token, 0, 0 \
+            FROM JSON_TABLE($1, '$[*]' COLUMNS (place FOR ORDINALITY, \
+                event_id VARCHAR(36) CHARACTER SET utf8mb4 PATH '$[0]', event_type VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[1]', \
+                aggregate_type VARCHAR(64) CHARACTER SET utf8mb4 PATH '$[2]', aggregate_id VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[3]', \
+                tenant_id VARCHAR(64) CHARACTER SET utf8mb4 PATH '$[4]', payload LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]', \
+                headers LONGTEXT CHARACTER SET utf8mb4 PATH '$[6]', created BIGINT PATH '$[7]', until BIGINT PATH '$[8]', \
+                wait BIGINT PATH '$[9]', owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[10]', token BIGINT PATH '$[11]' \
+            )) AS new ORDER BY new.place",
+        // Not from a SELECT: with `innodb_autoinc_lock_mode = 1`, MariaDB's default, that locks the table's
+        // counter until it ends, and all other writers wait with it.
+        head: "\
+            INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, \
+                payload, headers, created_at, available_at, locked_by, locked_at, claim_token, \
+                status, attempts) VALUES ",
+        row: "\
+            ($1, $2, $3, $4, $5, $6, $7, {time:$8}, COALESCE({time:$9}, {later:$10}), $11, \
+                CASE WHEN locked_by IS NULL THEN NULL ELSE {now} END, $12, 0, 0)",
+    },
     existing: "\
         SELECT {int:entry.sequence}, entry.event_id FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
             event_id VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS ours \
@@ -188,6 +202,11 @@ pub(super) const DIALECT: Dialect = Dialect {
             MISSING_INDEX,
         ),
         ("SELECT CAST(@@read_only AS SIGNED)", READ_ONLY),
+        (
+            "SELECT CAST(@@innodb_autoinc_lock_mode = 0 AS SIGNED)",
+            "every INSERT locks its table's counter until it ends: a writer that waits for an event id \
+             stops all others; set `innodb_autoinc_lock_mode` to 1 or 2",
+        ),
     ],
     notify: None,
     estimate_by_name: true,

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::backend::backend;
-use super::dialect::{Check, Dialect, Locking, MISSING_INDEX, Places, READ_ONLY, Settle};
+use super::dialect::{Check, Dialect, Insert, Locking, MISSING_INDEX, Places, READ_ONLY, Settle};
 
 backend! {
     Postgres, DIALECT,
@@ -84,7 +84,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     between: "(available_at, sequence) > ({time:$1::bigint}, $2::bigint) \
         AND (available_at, sequence) <= ({time:$3::bigint}, $4::bigint)",
     places: Places::Row,
-    earliest: -210_000_000_000_000_000,
+    earliest: -210_866_803_200_000_000,
     settings: &[
         // Every statement of ours has an index to go by, and an order that the index has. What is cheaper
         // on a table that is taken to be empty costs a scan of the whole when it is not.
@@ -108,7 +108,8 @@ pub(super) const DIALECT: Dialect = Dialect {
     guard: None,
     probe: &["SELECT 1"],
 
-    insert: "\
+    insert: Insert::Returning(
+        "\
         INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \
             headers, created_at, available_at, locked_by, locked_at, claim_token, status, attempts) \
         SELECT event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload::json, \
@@ -122,7 +123,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         ORDER BY place \
         ON CONFLICT (event_id) DO NOTHING \
         RETURNING sequence, event_id::text",
-    insert_returns: true,
+    ),
     existing: "SELECT sequence, event_id::text FROM {table} WHERE event_id = ANY($1::text[])",
     existing_lock: "",
     claim: Locking::AtOnce(

@@ -43,7 +43,7 @@ impl<DB: Backend> Store<DB> {
         if held.is_empty() {
             return Ok(Vec::new());
         }
-        let _pass = self.gate.pass().await;
+        let _pass = self.pass().await?;
         match DB::DIALECT.renew {
             Locking::AtOnce(_) => {
                 retrying!(DB, "renewing leases", self.renew_at_once(lease, held).await)

@@ -9,7 +9,7 @@ use super::dialect::Dialect;
 use super::fault::{self, Answer, Faults, Point};
 use super::row::{self, micros};
 use super::statements::Statements;
-use super::{Backend, Claimed, Pass, Store, sqlite};
+use super::{Backend, Claimed, Store, sqlite};
 use crate::Error;
 use crate::clock::{self, ManualClock};
 
@@ -59,20 +59,6 @@ impl<DB: Backend> Store<DB> {
     /// What time it is for those who write.
     pub(crate) fn wall_clock(&self) -> SystemTime {
         self.rig.as_ref().map_or_else(clock::now, |rig| rig.clock.now())
-    }
-
-    /// Waits for the one connection of a test, but not for ever: whoever waits may be the one who has it.
-    pub(super) async fn pass_in_time(&self) -> Result<Pass, Error> {
-        let pass = self.gate.pass();
-        if self.rig.is_none() {
-            return Ok(pass.await);
-        }
-        let passed = tokio::time::timeout(Rig::PATIENCE, pass).await;
-        passed.map_err(|_| {
-            let text =
-                "another transaction is still open, and the database of a test has one connection";
-            Error::database("beginning a transaction")(std::io::Error::other(text).into())
-        })
     }
 
     /// Tells the database what time it is.

@@ -174,7 +174,7 @@ pub async fn migrate<DB: Backend>(pool: &Pool<DB>, table: &Table) -> Result<(), 
     let failed = || Error::database("migrating the table");
     let migrations = migrations(DB::DIALECT);
     let sql = |template: &str| of_schema(DB::DIALECT, table, template);
-    let _pass = store.gate.pass().await;
+    let _pass = store.pass().await?;
     let mut connection = pool.acquire().await.map_err(failed())?;
     if !migrations.setup.is_empty() {
         DB::run(&mut connection, sql(migrations.setup)).await.map_err(failed())?;

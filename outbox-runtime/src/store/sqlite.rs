@@ -9,7 +9,7 @@
 //! claimed.
 
 use super::backend::backend;
-use super::dialect::{Check, Dialect, Locking, MISSING_INDEX, Places, READ_ONLY, Settle};
+use super::dialect::{Check, Dialect, Insert, Locking, MISSING_INDEX, Places, READ_ONLY, Settle};
 
 backend! {
     Sqlite, DIALECT,
@@ -72,7 +72,8 @@ pub(super) const DIALECT: Dialect = Dialect {
     guard: Some("RELEASE SAVEPOINT outbox_tx"),
     probe: &["RELEASE SAVEPOINT outbox_tx", "SAVEPOINT outbox_tx"],
 
-    insert: "\
+    insert: Insert::Returning(
+        "\
         INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \
             headers, created_at, available_at, locked_by, locked_at, claim_token, status, attempts) \
         SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, \
@@ -81,7 +82,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         FROM json_each($1) WHERE true ORDER BY key \
         ON CONFLICT (event_id) DO NOTHING \
         RETURNING sequence, event_id",
-    insert_returns: true,
+    ),
     existing: "\
         SELECT sequence, event_id FROM {table} \
         WHERE event_id IN (SELECT value FROM json_each($1))",
@@ -100,7 +101,8 @@ pub(super) const DIALECT: Dialect = Dialect {
             FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS owner, \
                 value ->> 3 AS lease, value ->> 4 AS due FROM json_each($1)) AS ours \
             WHERE entry.sequence = ours.sequence AND entry.claim_token = ours.token \
-                AND entry.available_at = ours.due AND +entry.status IN (0, 2) RETURNING sequence",
+                AND (entry.available_at = ours.due OR typeof(entry.available_at) <> 'integer') \
+                AND +entry.status IN (0, 2) RETURNING sequence",
     },
     renew: Locking::AtOnce(
         "UPDATE {table} AS entry SET available_at = {now} + ours.lease, \

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
-use super::dialect::{Dialect, Locking, Settle};
+use super::dialect::{self, Dialect, Locking, Settle};
 use super::{Table, examine, inspect, pending, schema};
 
 /// The columns of a row in hand, in the order in which [`row`](super::row) reads them.
@@ -108,7 +108,7 @@ pub(super) struct Statements {
     pub(super) begin_acknowledging: SqlStr,
     pub(super) begin_work: SqlStr,
     pub(super) guard: Option<SqlStr>,
-    pub(super) insert: SqlStr,
+    pub(super) insert: Insert,
     pub(super) inserted: SqlStr,
     pub(super) existing: SqlStr,
     pub(super) claim_all: Claims,
@@ -158,6 +158,15 @@ pub(super) struct Settling {
     pub(super) skipping: Option<SqlStr>,
 }
 
+/// The statements that insert events.
+#[derive(Debug)]
+pub(super) enum Insert {
+    /// For any number of rows.
+    Returning(SqlStr),
+    /// For any number of rows, and for so many rows each, from the most to one.
+    Failing { bulk: SqlStr, sizes: [(usize, SqlStr); 3] },
+}
+
 /// The statements that depend on which events are asked for.
 #[derive(Debug)]
 pub(super) struct Claims {
@@ -203,7 +212,7 @@ impl Statements {
             begin_acknowledging: dialect.begin_acknowledging.into_sql_str(),
             begin_work: dialect.begin_work.into_sql_str(),
             guard: dialect.guard.map(SqlSafeStr::into_sql_str),
-            insert: sql(dialect.insert),
+            insert: Insert::new(&dialect.insert, sql),
             inserted: sql(dialect.existing),
             existing: sql(&[dialect.existing, dialect.existing_lock].concat()),
             claim_all: Claims::new(dialect, table, None),
@@ -244,6 +253,31 @@ impl Statements {
             examine: examine::Sql::new(dialect, sql),
             #[cfg(feature = "testing")]
             everything: sql(EVERYTHING),
+        }
+    }
+}
+
+impl Insert {
+    fn new(insert: &dialect::Insert, sql: impl Fn(&str) -> SqlStr) -> Self {
+        match insert {
+            dialect::Insert::Returning(template) => Self::Returning(sql(template)),
+            dialect::Insert::Failing { bulk, head, row } => {
+                let sized = |size| {
+                    let rows = vec![*row; size].join(", ");
+                    (size, sql(&[*head, &rows].concat()))
+                };
+                Self::Failing { bulk: sql(bulk), sizes: [64, 8, 1].map(sized) }
+            }
+        }
+    }
+
+    /// Every one of them.
+    pub(super) fn each(&self) -> Vec<&SqlStr> {
+        match self {
+            Self::Returning(sql) => vec![sql],
+            Self::Failing { bulk, sizes } => {
+                sizes.iter().map(|(_, sql)| sql).chain([bulk]).collect()
+            }
         }
     }
 }

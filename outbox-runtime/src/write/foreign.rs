@@ -30,6 +30,9 @@ impl<DB: Backend> Writer<DB> {
     /// connection handed over by another layer. The row is due at once; whether it is ever seen is
     /// up to that transaction.
     ///
+    /// Call it late: the row is inserted now, and its lock is kept until that transaction ends. Another
+    /// transaction that writes the same id waits for as long; see [`Tx::flush`](super::Tx::flush).
+    ///
     /// # Errors
     /// If the event is refused, or the database fails.
     pub async fn write_in(

@@ -101,7 +101,12 @@ impl<DB: Backend> Writer<DB> {
     /// way because of another writer.
     ///
     /// # Errors
-    /// If no connection is to be had, or the database fails.
+    /// If the pool has no connection within its `acquire_timeout`, or the database fails.
+    /// [`Error::WriterLockTimeout`] if on SQLite another transaction of this process stays open for that
+    /// long; a task that begins a second one while its first is open gets it as well.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the queue of the pool, and no transaction open.
     pub async fn begin(&self) -> Result<Tx<DB>, Error> {
         Tx::begin(Arc::clone(&self.shared), Purpose::Write).await
     }

@@ -98,7 +98,12 @@ impl<DB: Backend> Tx<DB> {
         savepoint::buffer(&mut self.buffer, &self.shared, events)
     }
 
-    /// Inserts the buffered events now instead of at the commit, and gives what became of each.
+    /// Inserts the buffered events now instead of at the commit, and returns what became of each.
+    ///
+    /// Call it late in the transaction: the database keeps the locks of the inserted rows until the
+    /// commit. Another transaction that writes the same id waits for as long, and on MySQL and MariaDB it
+    /// may hold up writers of neighbouring ids as well. Events that are left to
+    /// [`commit`](Self::commit) are locked for its duration only.
     ///
     /// # Errors
     /// If the database fails, or has ended the transaction already.

@@ -17,7 +17,7 @@ CREATE TABLE {table} (
     locked_at DATETIME(6),
     claim_token BIGINT NOT NULL DEFAULT 0,
     takeovers INT NOT NULL DEFAULT 0,
-    UNIQUE KEY {index:event_id} (event_id),
+    UNIQUE KEY {index:event_id} (event_id DESC),
     KEY {index:claim} (status, available_at, sequence),
     KEY {index:purge} (status, done_at),
     KEY {index:dead} (status, sequence)
