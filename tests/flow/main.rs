@@ -11,15 +11,19 @@
 
 mod answers;
 mod breaker;
+mod credentials;
 mod exactly_once;
 mod harness;
 mod hot;
 mod leases;
 mod lifecycle;
+mod locked;
 mod modes;
 mod notify;
 mod operate;
 mod poller;
+mod scan;
+mod silence;
 mod start;
 mod stress;
 mod surroundings;

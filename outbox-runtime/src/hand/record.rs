@@ -75,8 +75,13 @@ impl Hand {
         }
     }
 
+    /// How many results are not recorded yet.
+    pub(crate) fn unrecorded(&self) -> usize {
+        self.lock().unrecorded()
+    }
+
     /// Whether results wait for rows that another session has locked.
-    pub(crate) fn has_locked(&self) -> bool {
+    fn has_locked(&self) -> bool {
         !self.lock().locked.is_empty()
     }
 

@@ -213,7 +213,8 @@ pub(super) async fn assemble<DB: Backend>(
         sources.start(PurgeLoop::new(Purger { store, config, patience }));
     }
     sources.start(Sampler {
-        store: own,
+        // Several statements in a row on one connection.
+        store: busy(),
         hand: Arc::clone(&hand),
         subscription,
         metrics: Arc::clone(&metrics),

@@ -138,23 +138,18 @@ impl<DB: Backend> Relay<DB> {
             // A result may have brought back a row that was claimed again.
             self.hand.give_back_waiting();
             self.hand.retry_locked();
-            let unfinished = match timeout_at(deadline, self.recorder.record()).await {
+            match timeout_at(deadline, self.recorder.record()).await {
                 Err(_) => return Err(last),
-                Ok(Ok(())) if self.hand.has_results() => false,
-                // What another session has locked is recorded if it lets go in time.
-                Ok(Ok(())) if self.hand.has_locked() && Instant::now() < deadline => true,
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(error)) => {
-                    last = error;
-                    true
-                }
-            };
+                Ok(Err(error)) => last = error,
+                Ok(Ok(())) if self.hand.unrecorded() == 0 => return Ok(()),
+                Ok(Ok(())) if self.hand.has_results() => continue,
+                // Another session has locked a row, or a statement of the recorder is not answered.
+                Ok(Ok(())) => {}
+            }
             if Instant::now() >= deadline {
                 return Err(last);
             }
-            if unfinished {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 }

@@ -54,6 +54,7 @@ impl<DB: Backend> Service for Sampler<DB> {
         let begun = Instant::now();
         let stats = self.store.stats(&self.subscription);
         let stats = within(self.patience, "reading statistics", stats).await;
+        self.store.let_go();
         // A failure is no slow reading: the database may be back soon. Silence is one.
         if matches!(stats, Ok(_) | Err(Error::TimedOut { .. })) {
             self.left_out = rest_after(begun.elapsed()) - 1;
