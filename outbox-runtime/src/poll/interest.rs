@@ -50,10 +50,4 @@ impl Interest {
     pub(crate) fn of_all<DB: Backend>(&self, store: &Store<DB>) -> Subscription {
         store.subscribe(self.listeners.iter().flat_map(|listener| listener.keys()))
     }
-
-    /// The events of one listener.
-    pub(super) fn of_one<DB: Backend>(&self, store: &Store<DB>, group: usize) -> Subscription {
-        let listener = self.listeners.get(group);
-        store.subscribe(listener.into_iter().flat_map(|listener| listener.keys()))
-    }
 }

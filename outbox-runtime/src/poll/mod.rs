@@ -77,8 +77,8 @@ pub(crate) struct Polled {
     starved: bool,
     /// The listeners whose events were asked for.
     open: Vec<bool>,
-    /// When a paused listener can be tried again.
-    next_probe: Option<Duration>,
+    /// When there may be more to claim although nothing happens.
+    changes_in: Option<Duration>,
 }
 
 impl<DB: Backend> Poller<DB> {
@@ -106,11 +106,8 @@ impl<DB: Backend> Poller<DB> {
             rounds.floors.drop();
         }
         rounds.open.clone_from(&room.open);
-        let (open, next_probe) = (room.open.clone(), room.next_probe);
-        let mut polled = Polled { open, next_probe, ..Polled::default() };
-        for group in &room.probes {
-            polled.rows += self.probe(*group).await?;
-        }
+        let (open, changes_in) = (room.open.clone(), room.changes_in);
+        let mut polled = Polled { open, changes_in, ..Polled::default() };
         let Some(rows) = self.batch_for(&room, rounds.average) else {
             polled.starved = true;
             return Ok(polled);
@@ -133,7 +130,7 @@ impl<DB: Backend> Poller<DB> {
             let bytes: usize = claims.rows.iter().map(|row| row.envelope.payload().len()).sum();
             rounds.average = bytes / claims.rows.len();
         }
-        polled.rows += self.take_in(claims, anchor).await;
+        polled.rows = self.take_in(claims, anchor).await;
         Ok(polled)
     }
 
@@ -146,26 +143,6 @@ impl<DB: Backend> Poller<DB> {
         let by_bytes = room.bytes / average.max(1);
         let most = self.batch.saturating_add(self.batch / 4);
         Some(room.rows.min(most).min(by_bytes).min(capacity).max(1))
-    }
-
-    /// One event for a listener whose pause is over.
-    async fn probe(&self, group: usize) -> Result<usize, Error> {
-        let subscription = self.interest.of_one(&self.store, group);
-        let (one, none) = (Quota { rows: 1, floor: None }, Quota::default());
-        for (fresh, retried) in [(none, one), (one, none)] {
-            let anchor = self.hand.now();
-            let claims = self.claim(&subscription, fresh, retried, usize::MAX).await?;
-            if let Some(row) = claims.rows.first() {
-                self.hand.begin_probe(group, row.sequence);
-            }
-            let rows = self.take_in(claims, anchor).await;
-            if rows > 0 {
-                return Ok(rows);
-            }
-        }
-        // Its rows may be due a moment later than the pause ends.
-        self.hand.no_probe(group, self.interval.min(Duration::from_millis(500)));
-        Ok(0)
     }
 
     /// Claims fresh rows and then retried ones. If the second fails, the first are not lost.

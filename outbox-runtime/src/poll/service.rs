@@ -19,6 +19,8 @@ pub(crate) struct PollLoop<DB: Backend> {
     last_sweep: Option<Instant>,
     /// There is no room: only more of it is worth waking up for.
     starved: bool,
+    /// Or the time when a pause ends, or when a listener that waits for room is left out.
+    changes_in: Option<Duration>,
     /// The listeners whose events were asked for last. One of the others may have room again.
     open: Vec<bool>,
 }
@@ -36,6 +38,7 @@ impl<DB: Backend> PollLoop<DB> {
             next: Instant::now(),
             last_sweep: None,
             starved: false,
+            changes_in: None,
             open: Vec::new(),
         }
     }
@@ -50,8 +53,8 @@ impl<DB: Backend> PollLoop<DB> {
                 }
             }
             if self.starved {
-                // Pauses of listeners end even then.
                 let longest = self.poller.interval.min(LONGEST_WITHOUT_SWEEP);
+                let longest = self.changes_in.map_or(longest, |changes| changes.min(longest));
                 tokio::select! {
                     () = stop.cancelled() => return false,
                     () = self.poller.hand.more_room() => return true,
@@ -111,16 +114,16 @@ impl<DB: Backend> PollLoop<DB> {
         if !(calls.due || calls.sweep || self.starved) {
             let seen = self.poller.look(sweep).await?;
             let room = self.poller.hand.claimable();
-            if !seen.due && room.probes.is_empty() {
+            if !seen.due {
                 self.swept(sweep, now);
-                self.sleep([seen.next_in, room.next_probe]);
+                self.sleep([seen.next_in, room.changes_in]);
                 return Ok(());
             }
             look = Some(seen);
         }
         let polled = self.poller.round(sweep).await?;
         self.swept(sweep, now);
-        self.starved = polled.starved;
+        (self.starved, self.changes_in) = (polled.starved, polled.changes_in);
         self.open = polled.open;
         if polled.rows > 0 || polled.full {
             self.idle.reset();
@@ -131,7 +134,7 @@ impl<DB: Backend> PollLoop<DB> {
                 Some(seen) => seen,
                 None => self.poller.look(false).await?,
             };
-            self.sleep([seen.next_in, polled.next_probe]);
+            self.sleep([seen.next_in, polled.changes_in]);
         }
         Ok(())
     }
