@@ -12,6 +12,7 @@
 mod answers;
 mod breaker;
 mod exactly_once;
+mod fairness;
 mod harness;
 mod hot;
 mod leases;
