@@ -2,25 +2,32 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use outbox::{Delivery, EventEnvelope, ListenerError, Status};
-use outbox_tests::{Fresh, Heard, TestDatabase, event, eventually, on_every_database};
+use outbox::{Delivery, EventEnvelope, ListenerError, ListenerRegistry, Status, Way};
+use outbox_tests::{Fresh, Heard, Spans, TestDatabase, event, eventually, on_every_database};
 
-use crate::harness::{first_row, listening, locked, quiet, with_status, write};
+use crate::harness::{
+    Counted, first_row, insert_due, listening, locked, quiet, with_status, write,
+};
+
+/// Adds a listener of `Mail` that works while `up` holds.
+fn with_mail(registry: ListenerRegistry, mails: &Heard, up: &Arc<AtomicBool>) -> ListenerRegistry {
+    let (mails, up) = (mails.clone(), Arc::clone(up));
+    registry.register_for("Order", "Mail", move |delivery: Delivery| {
+        let up = up.load(Ordering::SeqCst);
+        mails.note(&delivery);
+        async move {
+            if up { Ok(()) } else { Err(ListenerError::unreachable("mail server is down")) }
+        }
+    })
+}
 
 async fn a_breaker_opens_gives_back_tries_one_and_closes<DB: TestDatabase>(db: Fresh<DB>) {
     let heard = Heard::default();
     let up = Arc::new(AtomicBool::new(false));
-    let (noted, reachable) = (heard.clone(), Arc::clone(&up));
     let others = Heard::default();
-    let registry =
-        listening(&others).register_for("Order", "Mail", move |delivery: Delivery| {
-            let up = reachable.load(Ordering::SeqCst);
-            noted.note(&delivery);
-            async move {
-                if up { Ok(()) } else { Err(ListenerError::unreachable("mail server is down")) }
-            }
-        });
+    let registry = with_mail(listening(&others), &heard, &up);
     let outbox = quiet(&db, registry).workers(1).start().await.unwrap();
     let mails: Vec<EventEnvelope> = (0..40).map(|_| event("Mail")).collect();
     write(&outbox, &mails).await;
@@ -41,7 +48,7 @@ async fn a_breaker_opens_gives_back_tries_one_and_closes<DB: TestDatabase>(db: F
     // When the pause ends, a single event tries; while it fails, no other does.
     heard.reach(2).await;
     heard.reach(3).await;
-    assert!(heard.calls()[2].at - heard.calls()[1].at >= std::time::Duration::from_millis(500));
+    assert!(heard.calls()[2].at - heard.calls()[1].at >= Duration::from_millis(500));
     up.store(true, Ordering::SeqCst);
     eventually("all are delivered", async || with_status(&db, 1).await == 42).await;
     // 41 deliveries, and as many failed tries as there were pauses.
@@ -51,4 +58,68 @@ async fn a_breaker_opens_gives_back_tries_one_and_closes<DB: TestDatabase>(db: F
     outbox.shutdown().await.unwrap();
 }
 
-on_every_database!(a_breaker_opens_gives_back_tries_one_and_closes);
+/// The longest first pause: a second and a half, and a little for the clock.
+const FIRST_PAUSE: Duration = Duration::from_millis(1_600);
+
+async fn a_breaker_without_an_event_to_probe_with_costs_nothing<DB: TestDatabase>(db: Fresh<DB>) {
+    let (mails, up, counted) =
+        (Heard::default(), Arc::new(AtomicBool::new(false)), Counted::default());
+    let (spans, table) = (Spans::of_this_process(), format!("half_open_{}", DB::SHORT_NAME));
+    let registry = with_mail(listening(&Heard::default()), &mails, &up);
+    let outbox = quiet(&db, registry).table(&table).metrics(counted.clone()).start().await.unwrap();
+    write(&outbox, &[event("Mail")]).await;
+    let opened = mails.reach(1).await[0].at;
+    eventually("it is given back", async || {
+        db.number(format!("SELECT COUNT(*) FROM {table} WHERE status = 2")).await == 1
+    })
+    .await;
+    db.run(format!("DELETE FROM {table}")).await;
+    let claims = || spans.with(&format!("outbox.claim table={table} ")).len();
+    let claimed = claims();
+    eventually("the pause is over", async || opened.elapsed() > FIRST_PAUSE).await;
+    // The gauge is read every 15 seconds.
+    let over = Instant::now();
+    eventually("the gauge is read", async || counted.paused_after(over).is_some()).await;
+    let claimed = claims() - claimed;
+    println!("{}: {claimed} claims in {:?}", DB::SHORT_NAME, opened.elapsed());
+    assert!(claimed <= 4, "{claimed} claims for nothing");
+    assert_eq!(counted.paused_after(over), Some(0), "its pause is over");
+    // The next event is the probe, and goes straight from the commit to its listener.
+    up.store(true, Ordering::SeqCst);
+    let hot = counted.way(Way::Hot);
+    let written = Instant::now();
+    write(&outbox, &[event("Mail")]).await;
+    let waited = mails.reach(2).await[1].at - written;
+    println!("{}: delivered after {waited:?}", DB::SHORT_NAME);
+    assert_eq!(counted.way(Way::Hot), hot + 1);
+    let before = claims();
+    outbox.drained().await.unwrap();
+    assert!(claims() > before, "claims are counted");
+    outbox.shutdown().await.unwrap();
+}
+
+async fn what_another_process_writes_is_a_probe_as_well<DB: TestDatabase>(db: Fresh<DB>) {
+    let (mails, up) = (Heard::default(), Arc::new(AtomicBool::new(false)));
+    let registry = with_mail(listening(&Heard::default()), &mails, &up);
+    let outbox = quiet(&db, registry).start().await.unwrap();
+    write(&outbox, &[event("Mail")]).await;
+    mails.reach(1).await;
+    eventually("it is given back", async || with_status(&db, 2).await == 1).await;
+    db.run("DELETE FROM outbox_event").await;
+    up.store(true, Ordering::SeqCst);
+    // While it pauses they are left alone; no commit of this process wakes the poller afterwards.
+    insert_due(&db, &outbox, &["Mail"; 30]).await;
+    outbox.poll_once().await.unwrap();
+    eventually("all are delivered", async || with_status(&db, 1).await == 30).await;
+    let calls = mails.calls();
+    assert_eq!(calls.len(), 31);
+    assert!(calls[1].at - calls[0].at >= Duration::from_millis(500), "after the pause");
+    assert!(calls[1].at - calls[0].at < Duration::from_secs(4), "without waiting for a poll");
+    outbox.shutdown().await.unwrap();
+}
+
+on_every_database!(
+    a_breaker_opens_gives_back_tries_one_and_closes,
+    a_breaker_without_an_event_to_probe_with_costs_nothing,
+    what_another_process_writes_is_a_probe_as_well,
+);

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use outbox::{
     Builder, Delivery, DispatchResult, EventEnvelope, ListenerRegistry, MetricsExporter, Outbox,
@@ -85,6 +85,7 @@ struct Counts {
     results: Mutex<Vec<(String, DispatchResult)>>,
     stale: AtomicUsize,
     claims: Mutex<Vec<Duration>>,
+    paused: Mutex<Vec<(Instant, usize)>>,
 }
 
 impl Counted {
@@ -103,6 +104,12 @@ impl Counted {
         claims[claims.len() / 2]
     }
 
+    /// The first number of paused listeners that was reported after a moment.
+    pub(crate) fn paused_after(&self, moment: Instant) -> Option<usize> {
+        let paused = self.0.paused.lock().unwrap();
+        paused.iter().find(|(at, _)| *at > moment).map(|(_, listeners)| *listeners)
+    }
+
     pub(crate) fn stale(&self) -> usize {
         self.0.stale.load(Ordering::Relaxed)
     }
@@ -119,6 +126,10 @@ impl MetricsExporter for Counted {
 
     fn claimed(&self, _: usize, took: Duration) {
         self.0.claims.lock().unwrap().push(took);
+    }
+
+    fn paused_listeners(&self, listeners: usize) {
+        self.0.paused.lock().unwrap().push((Instant::now(), listeners));
     }
 
     fn recorded(&self, _: usize, stale: usize, _: Duration) {

@@ -13,6 +13,7 @@ mod answers;
 mod breaker;
 mod credentials;
 mod exactly_once;
+mod fairness;
 mod harness;
 mod hot;
 mod leases;

@@ -3,27 +3,27 @@
 use std::collections::{HashSet, hash_map};
 use std::time::{Duration, Instant};
 
-use super::group::Breaker;
+use super::fairness::{Claiming, Portion, sooner};
 use super::held::{Again, Held, Stage, Trial};
-use super::{Entry, Hand, Lane, Phase, State};
+use super::{Entry, Hand, Lane, Limits, Phase, State};
 use crate::store::{Claimed, Finished};
 
 /// How much the poller may claim.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
-    /// Free places in the cold lane, of so many.
+    /// Free places in the cold lane, if now is the time to fill them.
     pub(crate) lane: usize,
-    places: usize,
+    /// All places but those of listeners whose events are not claimed.
+    pub(super) places: usize,
     /// So many rows, so that no listener gets more than its share.
     pub(crate) rows: usize,
     /// So many bytes.
     pub(crate) bytes: usize,
     /// For each listener, whether its events may be claimed.
     pub(crate) open: Vec<bool>,
-    /// The listeners whose pause is over: one event each, to try.
-    pub(crate) probes: Vec<usize>,
-    /// When the next pause ends.
-    pub(crate) next_probe: Option<Duration>,
+    /// When all this changes although nothing happens: the pause of a listener ends, or one is left
+    /// out.
+    pub(crate) changes_in: Option<Duration>,
 }
 
 impl Room {
@@ -36,30 +36,45 @@ impl Room {
 impl Hand {
     /// What may be claimed now.
     pub(crate) fn claimable(&self) -> Room {
-        let state = self.lock();
+        let mut state = self.lock();
         let now = state.clock.now();
         if state.phase != Phase::Running {
             return Room::default();
         }
-        let lane = self.limits.cold.saturating_sub(state.lanes.used(Lane::Cold));
-        let bytes = self.limits.bytes.saturating_sub(state.bytes);
-        let mut rows = lane;
-        let mut room = Room { lane, places: self.limits.cold, bytes, ..Room::default() };
-        for (index, group) in state.groups.iter().enumerate() {
-            let free = group.room(Lane::Cold, self.limits.cold);
+        let Limits { cold, batch, .. } = self.limits;
+        let (used, bytes) = (state.lanes.used(Lane::Cold), state.bytes);
+        let alone = state.is_alone();
+        let lane = cold.saturating_sub(used);
+        let mut room = Room { lane, places: cold, rows: lane, ..Room::default() };
+        room.bytes = self.limits.bytes.saturating_sub(bytes);
+        for group in &mut state.groups {
+            let mut free = group.room(Lane::Cold, cold, now);
             // Not for a few: a claim that is worth its statement, or none.
-            let open = free >= (self.limits.cold / 16).max(1);
+            let mut open = free >= (cold / 16).max(1);
+            if !alone {
+                let places = Portion::new(cold, used, group.cold.queued).or_worth(batch);
+                let memory = Portion::new(self.limits.bytes, bytes, group.bytes);
+                group.claiming = group.claiming.next([places, memory], now);
+                open &= group.claiming != Claiming::LeftOut;
+                free = free.min(places.free);
+                if open {
+                    room.bytes = room.bytes.min(memory.free);
+                }
+            }
+            let wait = group.breaker.paused_for(now);
+            let wait = wait.or(group.claiming.grace_left(now).filter(|_| open));
+            if open && matches!(group.claiming, Claiming::Crowded { .. }) {
+                room.lane = 0;
+            }
+            room.changes_in = sooner(room.changes_in, wait);
             room.open.push(open);
             if open {
-                rows = rows.min(free);
-            }
-            if group.wants_probe(now) {
-                room.probes.push(index);
-            } else if let Some(left) = group.paused_for(now) {
-                room.next_probe = Some(room.next_probe.map_or(left, |next| next.min(left)));
+                room.rows = room.rows.min(free);
+            } else {
+                room.places = room.places.saturating_sub(group.cold.queued);
             }
         }
-        room.rows = rows;
+        state.settle_for_less(&mut room, batch, now);
         room
     }
 
@@ -68,30 +83,12 @@ impl Hand {
         self.room.notified().await;
     }
 
-    /// The pause of a listener is over: this row, which is about to be admitted, may try.
-    pub(crate) fn begin_probe(&self, group: usize, probe: i64) {
-        let mut state = self.lock();
-        if let Some(group) = state.groups.get_mut(group)
-            && let Breaker::Open { failures, .. } = group.breaker
-        {
-            group.breaker = Breaker::Probing { probe, failures };
-        }
-    }
-
-    /// There was nothing to try with: the breaker stays open, and is asked again later.
-    pub(crate) fn no_probe(&self, group: usize, again: Duration) {
-        let mut state = self.lock();
-        let until = state.clock.now() + again;
-        if let Some(group) = state.groups.get_mut(group)
-            && let Breaker::Open { failures, .. } = group.breaker
-        {
-            group.breaker = Breaker::Open { until, failures };
-        }
-    }
-
-    /// How many listeners are paused.
+    /// How many listeners are paused, or are being probed. One that is half-open is not: its next event
+    /// is delivered.
     pub(crate) fn paused(&self) -> usize {
-        self.lock().groups.iter().filter(|group| group.breaker != Breaker::Closed).count()
+        let state = self.lock();
+        let now = state.clock.now();
+        state.groups.iter().filter(|group| group.breaker.is_halted(now)).count()
     }
 
     /// Takes in claimed rows. `anchor` is when the claim was asked for.
@@ -218,7 +215,7 @@ impl State {
             return;
         }
         for entry in self.extract(|entry| again.contains(&entry.sequence)) {
-            self.lanes.free(entry.lane);
+            self.vacate(entry.group, entry.lane);
             if let Some(held) = self.held.remove(&entry.sequence) {
                 self.let_go(held.group, held.lane, held.bytes);
             }
@@ -242,12 +239,14 @@ impl State {
             return;
         }
         let held = Held::of(&row, group, lease_until, self.clock.now());
-        self.bytes += held.bytes;
+        let bytes = held.bytes;
+        self.bytes += bytes;
         self.held.insert(sequence, held);
         if let Some(group) = group.and_then(|group| self.groups.get_mut(group)) {
-            group.hold(Lane::Cold);
+            group.cold.in_flight += 1;
+            group.bytes += bytes;
         }
-        self.lanes.reserve(Lane::Cold);
+        self.occupy(group, Lane::Cold);
         let Claimed { attempts, envelope, .. } = row;
         let entry = Entry { sequence, attempts, envelope, group, lane: Lane::Cold };
         match self.phase {
@@ -259,7 +258,7 @@ impl State {
 
     /// An entry goes back to the table without having been started.
     pub(super) fn give_back(&mut self, entry: Entry, result: Finished) {
-        self.lanes.free(entry.lane);
+        self.vacate(entry.group, entry.lane);
         if let Some(held) = self.held.get_mut(&entry.sequence) {
             held.stage = Stage::Recording;
             let before = held.attempts;
@@ -285,7 +284,9 @@ impl State {
     pub(super) fn let_go(&mut self, group: Option<usize>, lane: Lane, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
         if let Some(group) = group.and_then(|group| self.groups.get_mut(group)) {
-            group.let_go(lane);
+            let load = group.load_mut(lane);
+            load.in_flight = load.in_flight.saturating_sub(1);
+            group.bytes = group.bytes.saturating_sub(bytes);
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use super::group::Breaker;
+use super::fairness::most_of;
+use super::group::{Breaker, Load};
 use super::held::Stage;
 use super::{Entry, Hand, Lane, Phase, State};
 
@@ -18,7 +19,13 @@ impl Hand {
     /// Whether the books agree with what is there. `seats` has the listener of each seat that is
     /// neither taken nor dropped, and its bytes.
     pub(crate) fn audit(&self, seats: &[(Option<usize>, usize)]) -> Result<(), String> {
-        self.lock().audit(seats)
+        let state = self.lock();
+        state.audit(seats)?;
+        let most = if state.is_alone() { usize::MAX } else { most_of(self.limits.workers) };
+        match state.groups.iter().position(|group| group.running > most) {
+            Some(index) => Err(format!("listener {index} has taken the workers of the others")),
+            None => Ok(()),
+        }
     }
 
     /// Whether some entry waits for a call to end although it could begin. To be asked when
@@ -31,14 +38,19 @@ impl Hand {
         if full || aside || matches!(state.phase, Phase::Paused | Phase::Closed) {
             return None;
         }
-        let free = state.in_tx < self.limits.transactions;
-        let groups = state.groups.iter().filter(|group| {
-            !matches!(group.breaker, Breaker::Open { .. }) && (free || !group.in_tx)
-        });
-        groups
-            .flat_map(|group| group.parked.iter().map(move |entry| (group, entry.sequence)))
-            .find(|(group, sequence)| group.may_run(*sequence))
-            .map(|(_, sequence)| sequence)
+        let now = state.clock.now();
+        let mut ready = state.groups.iter().enumerate();
+        ready.find_map(|(index, group)| {
+            let parked = group.parked.front()?;
+            state.may_begin(index, &self.limits, now).then_some(parked.sequence)
+        })
+    }
+
+    /// For each listener, whether its breaker lets no call begin: it is paused, or being probed.
+    pub(crate) fn halted(&self) -> Vec<bool> {
+        let state = self.lock();
+        let now = state.clock.now();
+        state.groups.iter().map(|group| group.breaker.is_halted(now)).collect()
     }
 
     /// How many entries a worker would look at.
@@ -75,8 +87,8 @@ struct Books {
     in_tx: usize,
     results: usize,
     waiting: usize,
-    /// For each listener: rows by lane, and calls.
-    listeners: Vec<(usize, usize, usize)>,
+    /// For each listener: rows by lane, calls and bytes.
+    listeners: Vec<(Load, Load, usize, usize)>,
 }
 
 impl State {
@@ -94,6 +106,12 @@ impl State {
             {
                 return Err(format!("a listener waits for row {probe}, which is not here"));
             }
+        }
+        let in_turn = |index: &usize| !self.groups[*index].parked.is_empty();
+        let mut turns: Vec<usize> = self.turns.iter().copied().collect();
+        turns.sort_unstable();
+        if turns != (0..self.groups.len()).filter(in_turn).collect::<Vec<_>>() {
+            return Err(format!("{turns:?} get a turn, and others have parked entries"));
         }
         if kept.waiting == 0 {
             return Ok(());
@@ -127,7 +145,7 @@ impl State {
             listeners: self
                 .groups
                 .iter()
-                .map(|group| (group.hot, group.cold, group.running))
+                .map(|group| (group.hot, group.cold, group.running, group.bytes))
                 .collect(),
         }
     }
@@ -135,19 +153,22 @@ impl State {
     /// As they follow from the rows in hand, each of which is in one place.
     fn counted(&self, seats: &[(Option<usize>, usize)]) -> Books {
         let mut books = Books { hot_places: seats.len(), ..Books::default() };
-        books.listeners.resize(self.groups.len(), (0, 0, 0));
+        books.listeners.resize(self.groups.len(), (Load::default(), Load::default(), 0, 0));
         for (group, bytes) in seats {
             books.bytes += bytes;
             if let Some(group) = group {
-                books.listeners[*group].0 += 1;
+                books.listeners[*group].3 += bytes;
+                let hot = &mut books.listeners[*group].0;
+                *hot = Load { in_flight: hot.in_flight + 1, queued: hot.queued + 1 };
             }
         }
         for held in self.held.values() {
             let hot = usize::from(held.lane == Lane::Hot);
-            let mut runs = 0;
+            let (mut runs, mut queued) = (0, 0);
             match held.stage {
                 Stage::Queued => {
                     books.waiting += 1;
+                    queued = 1;
                     books.hot_places += hot;
                     books.cold_places += 1 - hot;
                 }
@@ -158,7 +179,10 @@ impl State {
             books.running += runs;
             if let Some(group) = held.group {
                 let listener = &mut books.listeners[group];
-                *listener = (listener.0 + hot, listener.1 + 1 - hot, listener.2 + runs);
+                let load = if hot == 1 { &mut listener.0 } else { &mut listener.1 };
+                *load = Load { in_flight: load.in_flight + 1, queued: load.queued + queued };
+                listener.2 += runs;
+                listener.3 += held.bytes;
                 books.in_tx += if self.groups[group].in_tx { runs } else { 0 };
             }
         }

@@ -66,11 +66,13 @@ impl Lanes {
         self.ready.push_back(entry);
     }
 
-    /// The next entry. It keeps its place until it is freed.
+    /// The next of those that have waited before. It keeps its place until it is freed.
+    pub(super) fn pop_ready(&mut self) -> Option<Entry> {
+        self.ready.pop_front()
+    }
+
+    /// The next of the others. It keeps its place until it is freed.
     pub(super) fn pop(&mut self) -> Option<Entry> {
-        if let Some(entry) = self.ready.pop_front() {
-            return Some(entry);
-        }
         let (first, second) = if self.turn < 2 {
             (&mut self.hot, &mut self.cold)
         } else {

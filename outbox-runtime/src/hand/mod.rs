@@ -4,11 +4,12 @@
 //! [`Hand`] is one object behind one lock, so that no rule about an event needs two. `lanes` holds
 //! what waits for a worker, `group` what is known of each listener's load, `held` every claimed row
 //! from the claim until its result is durable; `seat` is a place reserved for a row that does not
-//! exist yet, `trial` is for rows whose last owner was lost. The methods are in the files of those who
-//! call them: `admit` for what comes in, `work` for workers, `record` for the recorder, `renew` for
+//! exist yet, `trial` is for rows whose last owner was lost, `fairness` keeps listeners from taking
+//! everything. The methods are in the files of those who call them: `admit` for what comes in, `work` for workers, `record` for the recorder, `renew` for
 //! leases.
 
 mod admit;
+mod fairness;
 mod group;
 mod held;
 mod lanes;
@@ -42,9 +43,13 @@ pub(crate) use seat::{HotSeat, NoSeat};
 /// How much may be in hand.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
+    /// Calls at once.
+    pub(crate) workers: usize,
     /// Places in the hot lane, and in the cold one.
     pub(crate) hot: usize,
     pub(crate) cold: usize,
+    /// The most rows in one claim.
+    pub(crate) batch: usize,
     /// Payload bytes of everything in hand.
     pub(crate) bytes: usize,
     /// Results that wait to be recorded.
@@ -113,6 +118,12 @@ struct State {
     phase: Phase,
     lanes: Lanes,
     groups: Vec<Group>,
+    /// The listeners with parked entries, in the order of their turns.
+    turns: VecDeque<usize>,
+    /// Whether a parked entry goes before those in the lanes.
+    parked_first: bool,
+    /// Since when the cold lane has had too little room for a claim.
+    short_of_room: Option<Instant>,
     held: HashMap<i64, Held>,
     bytes: usize,
     running: usize,
@@ -143,6 +154,9 @@ impl Hand {
                 phase: Phase::Running,
                 lanes: Lanes::default(),
                 groups,
+                turns: VecDeque::new(),
+                parked_first: false,
+                short_of_room: None,
                 held: HashMap::new(),
                 bytes: 0,
                 running: 0,
@@ -251,12 +265,25 @@ impl State {
         for aside in [&mut self.short, &mut self.suspects] {
             taken.extend(aside.extract_if(.., |entry| matches(entry)));
         }
-        // One that was to follow may have been taken out: another one follows.
-        for group in &mut self.groups {
-            if let Some(next) = group.parked.pop_front() {
-                self.lanes.push_ready(next);
-            }
-        }
+        let groups = &self.groups;
+        self.turns.retain(|index| groups.get(*index).is_some_and(|group| !group.parked.is_empty()));
         taken
+    }
+
+    /// Takes a place in a lane.
+    fn occupy(&mut self, group: Option<usize>, lane: Lane) {
+        self.lanes.reserve(lane);
+        if let Some(group) = group.and_then(|group| self.groups.get_mut(group)) {
+            group.load_mut(lane).queued += 1;
+        }
+    }
+
+    /// Frees a place in a lane.
+    fn vacate(&mut self, group: Option<usize>, lane: Lane) {
+        self.lanes.free(lane);
+        if let Some(group) = group.and_then(|group| self.groups.get_mut(group)) {
+            let load = group.load_mut(lane);
+            load.queued = load.queued.saturating_sub(1);
+        }
     }
 }

@@ -85,7 +85,7 @@ impl Hand {
         state.begin_trials();
         let dropped = state.extract(|entry| lost.contains(&entry.sequence));
         for entry in &dropped {
-            state.lanes.free(entry.lane);
+            state.vacate(entry.group, entry.lane);
             state.forget(entry.sequence);
         }
         let short = std::mem::take(&mut state.short);

@@ -23,7 +23,7 @@ pub(crate) struct HotSeat {
 pub(crate) enum NoSeat {
     /// The lane, the listener's share of it, or the memory budget is used up.
     Full,
-    /// The listener is paused, or the node is not running.
+    /// The listener is paused or being probed, or the node is not running.
     Closed,
 }
 
@@ -45,18 +45,22 @@ impl Hand {
         {
             return Err(NoSeat::Full);
         }
-        if let Some(group) = group.and_then(|group| state.groups.get_mut(group)) {
-            if group.breaker != Breaker::Closed {
+        let anchor = state.clock.now();
+        if let Some(known) = group.and_then(|group| state.groups.get(group)) {
+            let no_room = known.room(Lane::Hot, self.limits.hot, anchor) == 0;
+            if no_room && known.breaker != Breaker::Closed {
                 return Err(NoSeat::Closed);
             }
-            if group.room(Lane::Hot, self.limits.hot) == 0 {
+            if no_room || !state.has_hot_place_for(known, bytes, &self.limits) {
                 return Err(NoSeat::Full);
             }
-            group.hold(Lane::Hot);
         }
-        state.lanes.reserve(Lane::Hot);
+        if let Some(group) = group.and_then(|group| state.groups.get_mut(group)) {
+            group.hot.in_flight += 1;
+            group.bytes += bytes;
+        }
+        state.occupy(group, Lane::Hot);
         state.bytes += bytes;
-        let anchor = state.clock.now();
         drop(state);
         Ok(HotSeat { hand: Arc::clone(self), group, bytes, anchor, taken: false })
     }
@@ -113,7 +117,7 @@ impl Drop for HotSeat {
             return;
         }
         let mut state = self.hand.lock();
-        state.lanes.free(Lane::Hot);
+        state.vacate(self.group, Lane::Hot);
         state.let_go(self.group, Lane::Hot, self.bytes);
         drop(state);
         self.hand.room.notify_one();

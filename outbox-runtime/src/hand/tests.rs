@@ -1,6 +1,8 @@
 //! What a hand does, seen from outside.
 
 mod again;
+mod breaker;
+mod fairness;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,8 +15,10 @@ use crate::store::{Claimed, Renewal};
 const LEASE: Duration = Duration::from_secs(30);
 
 const LIMITS: Limits = Limits {
+    workers: 100,
     hot: 8,
     cold: 8,
+    batch: 8,
     bytes: 1_000,
     results: 100,
     lease: LEASE,
@@ -122,49 +126,6 @@ fn a_limited_listener_parks_its_events_without_a_worker() {
 }
 
 #[test]
-fn an_open_breaker_gives_everything_back_and_lets_one_try() {
-    let hand = hand(&[None]);
-    admit(&hand, 1..=4, Some(0));
-    let first = hand.try_next().unwrap();
-    let step = hand.unreachable(&first, |_| Duration::ZERO);
-    assert_eq!(step, BreakerStep::Opened { failures: 1 });
-    assert!(hand.try_next().is_none());
-    let batch = hand.take_results(10);
-    assert!(batch.iter().all(|finish| matches!(finish.result, Finished::Deferred { .. })));
-    assert_eq!(batch.len(), 4);
-    hand.recorded(batch, &[]);
-    let room = hand.claimable();
-    assert_eq!((room.open, room.probes), (vec![false], vec![0]));
-    hand.begin_probe(0, 5);
-    admit(&hand, 5..=6, Some(0));
-    let probe = startable(&hand);
-    assert_eq!(sequences(&probe), [5], "only one tries");
-    let step = hand.unreachable(&probe[0], |_| Duration::ZERO);
-    assert_eq!(step, BreakerStep::Opened { failures: 2 });
-    hand.recorded(hand.take_results(10), &[]);
-    hand.begin_probe(0, 7);
-    admit(&hand, [7], Some(0));
-    let probe = hand.try_next().unwrap();
-    assert_eq!(hand.finish(&probe, Finished::Done), BreakerStep::Closed);
-    assert_eq!(hand.claimable().open, [true]);
-}
-
-#[test]
-fn a_probe_that_vanishes_can_be_sent_again() {
-    let hand = hand(&[None]);
-    admit(&hand, [1], Some(0));
-    let entry = hand.try_next().unwrap();
-    hand.unreachable(&entry, |_| Duration::ZERO);
-    hand.recorded(hand.take_results(10), &[]);
-    hand.begin_probe(0, 2);
-    admit(&hand, [2], Some(0));
-    let probe = hand.try_next().unwrap();
-    hand.finish(&probe, Finished::Released);
-    hand.recorded(hand.take_results(10), &[]);
-    assert_eq!(hand.claimable().probes, [0]);
-}
-
-#[test]
 fn nothing_starts_on_a_short_lease() {
     let hand = hand(&[None]);
     let long_ago = Instant::now().checked_sub(LEASE * 3 / 4).unwrap();
@@ -211,21 +172,6 @@ fn results_are_bounded() {
     assert!(hand.try_next().is_none());
     hand.recorded(batch, &[]);
     assert!(hand.try_next().is_some());
-}
-
-#[test]
-fn a_hung_call_does_not_keep_a_probe_from_its_verdict() {
-    let hand = hand(&[None]);
-    admit(&hand, 1..=2, Some(0));
-    let calls = startable(&hand);
-    hand.unreachable(&calls[1], |_| Duration::ZERO);
-    hand.recorded(hand.take_results(10), &[]);
-    // The first call still runs when the pause is over.
-    hand.begin_probe(0, 3);
-    admit(&hand, [3], Some(0));
-    let probe = hand.try_next().unwrap();
-    assert_eq!(hand.finish(&calls[0], Finished::Done), BreakerStep::Unchanged, "it says nothing");
-    assert_eq!(hand.finish(&probe, Finished::Done), BreakerStep::Closed);
 }
 
 #[test]
@@ -310,12 +256,12 @@ fn a_trial_that_cannot_be_written_down_is_somebody_elses() {
 fn transactions_are_shared_by_the_listeners_that_ask_for_one() {
     let in_tx = Share { calls: None, in_tx: true };
     let hand = Hand::new(LIMITS, &[in_tx, in_tx, Share::default()], Clock::System);
-    admit(&hand, 1..=2, Some(0));
+    admit(&hand, 1..=3, Some(0));
     admit(&hand, 11..=12, Some(1));
     admit(&hand, [21], Some(2));
     let mut started = startable(&hand);
     assert_eq!(sequences(&started), [1, 21], "one transaction; the others need none");
-    for expected in [11, 2, 12] {
+    for expected in [2, 11, 3, 12] {
         hand.settled(&started[0], true);
         started = startable(&hand);
         assert_eq!(sequences(&started), [expected], "in turn");
@@ -353,19 +299,4 @@ fn two_transactions_that_end_at_once_are_both_used() {
         hand.settled(entry, true);
     });
     assert_eq!(sequences(&startable(&hand)), [11, 3], "not two of a listener that takes one");
-}
-
-#[test]
-fn a_probe_that_goes_back_unseen_can_be_sent_again() {
-    let hand = hand(&[None]);
-    admit(&hand, [1], Some(0));
-    let entry = hand.try_next().unwrap();
-    hand.unreachable(&entry, |_| Duration::ZERO);
-    hand.recorded(hand.take_results(10), &[]);
-    hand.begin_probe(0, 2);
-    // It turns out to have lost too many owners.
-    let dead = Finished::Dead { attempts: 0, error: String::new() };
-    hand.settle(2, 1, dead, Instant::now());
-    hand.recorded(hand.take_results(10), &[]);
-    assert_eq!(hand.claimable().probes, [0], "another one must try");
 }

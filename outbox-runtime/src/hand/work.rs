@@ -1,10 +1,10 @@
 //! What workers do.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::group::{Breaker, Group};
+use super::group::Breaker;
 use super::held::{Stage, Trial};
 use super::{BreakerStep, Entry, Hand, Lane, Limits, Phase, State};
 use crate::store::Finished;
@@ -36,7 +36,7 @@ impl Hand {
         let before = (state.aside(), state.results.len());
         let entry = state.start_next(&self.limits);
         let (aside, given_back) = (state.aside() > before.0, state.results.len() > before.1);
-        let more = state.lanes.has_entries();
+        let more = state.lanes.has_entries() || state.has_turn(&self.limits);
         let half_empty = state.lanes.used(Lane::Cold) == self.limits.cold / 2;
         let limited = entry.as_ref().and_then(|entry| entry.group);
         let limited = limited.is_some_and(|group| state.groups[group].limit.is_some());
@@ -135,6 +135,14 @@ impl Hand {
     }
 }
 
+/// Where an entry has waited last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Came {
+    /// Parked ones of its listener are older.
+    FromLane,
+    FromWaiting,
+}
+
 impl State {
     /// How many are set aside until the renewer has been there.
     fn aside(&self) -> usize {
@@ -144,9 +152,9 @@ impl State {
     /// Finds the next entry that can start, and sets those aside that cannot.
     fn start_next(&mut self, limits: &Limits) -> Option<Entry> {
         let now = self.clock.now();
-        while let Some(entry) = self.lanes.pop() {
-            let Some(held) = self.held.get_mut(&entry.sequence) else {
-                self.lanes.free(entry.lane);
+        while let Some((entry, came)) = self.next_waiting(limits, now) {
+            let Some(held) = self.held.get(&entry.sequence) else {
+                self.vacate(entry.group, entry.lane);
                 continue;
             };
             if held.trial == Trial::Due {
@@ -158,44 +166,89 @@ impl State {
                 continue;
             }
             if let Some(index) = entry.group
-                && let Some(group) = self.groups.get_mut(index)
+                && let Some(group) = self.groups.get(index)
             {
-                if let Some(delay) = group.paused_for(now) {
+                if let Some(delay) = group.breaker.paused_for(now) {
                     self.give_back(entry, Finished::Deferred { delay });
                     continue;
                 }
-                let no_transaction = group.in_tx && self.in_tx >= limits.transactions;
-                if no_transaction || !group.may_run(entry.sequence) {
-                    let passes_on = group.in_tx && !no_transaction;
-                    group.parked.push_back(entry);
-                    // It was its turn to have a transaction, and another of its calls was faster.
-                    if let Some(next) =
-                        passes_on.then(|| in_turn(&mut self.groups, index)).flatten()
-                    {
-                        self.lanes.push_ready(next);
-                    }
+                let behind_others = came == Came::FromLane && !group.parked.is_empty();
+                if behind_others || !self.may_begin(index, limits, now) {
+                    self.park(entry, index);
                     continue;
                 }
-                group.running += 1;
-                self.in_tx += usize::from(group.in_tx);
+                self.begin(index, entry.sequence);
             }
-            held.stage = Stage::Running { since: now, warned: false };
+            if let Some(held) = self.held.get_mut(&entry.sequence) {
+                held.stage = Stage::Running { since: now, warned: false };
+            }
             self.running += 1;
-            self.lanes.free(entry.lane);
+            self.vacate(entry.group, entry.lane);
             return Some(entry);
         }
         None
     }
 
-    /// The listener has reached what it talks to: if this was to try that out, it is open again.
+    /// The next entry to look at. Parked ones that may begin and those in the lanes come by turns, so
+    /// that neither wait for the end of the others.
+    fn next_waiting(&mut self, limits: &Limits, now: Instant) -> Option<(Entry, Came)> {
+        if let Some(entry) = self.lanes.pop_ready() {
+            return Some((entry, Came::FromWaiting));
+        }
+        if self.turns.is_empty() {
+            return Some((self.lanes.pop()?, Came::FromLane));
+        }
+        self.parked_first = !self.parked_first;
+        let first = if self.parked_first { self.unpark(limits, now) } else { None };
+        if let Some(entry) = first {
+            return Some((entry, Came::FromWaiting));
+        }
+        if let Some(entry) = self.lanes.pop() {
+            return Some((entry, Came::FromLane));
+        }
+        Some((self.unpark(limits, now)?, Came::FromWaiting))
+    }
+
+    fn park(&mut self, entry: Entry, index: usize) {
+        let Some(group) = self.groups.get_mut(index) else { return };
+        if group.parked.is_empty() {
+            self.turns.push_back(index);
+        }
+        group.parked.push_back(entry);
+    }
+
+    /// Whether a parked entry may begin.
+    fn has_turn(&self, limits: &Limits) -> bool {
+        let now = self.clock.now();
+        self.turns.iter().any(|index| self.may_begin(*index, limits, now))
+    }
+
+    /// Takes out the next parked entry that may begin. The listeners take turns.
+    fn unpark(&mut self, limits: &Limits, now: Instant) -> Option<Entry> {
+        let turn = self.turns.iter().position(|index| self.may_begin(*index, limits, now))?;
+        let index = self.turns.remove(turn)?;
+        let parked = &mut self.groups.get_mut(index)?.parked;
+        let entry = parked.pop_front();
+        if !parked.is_empty() {
+            self.turns.push_back(index);
+        }
+        entry
+    }
+
+    fn begin(&mut self, index: usize, sequence: i64) {
+        if let Some(group) = self.groups.get_mut(index) {
+            group.begin(sequence);
+            self.in_tx += usize::from(group.in_tx);
+        }
+    }
+
+    /// The listener has reached what it talks to: if this was the probe, its breaker closes.
     fn reached(&mut self, entry: &Entry) -> BreakerStep {
         if let Some(group) = entry.group.and_then(|group| self.groups.get_mut(group))
             && let Breaker::Probing { probe, .. } = group.breaker
             && probe == entry.sequence
         {
             group.breaker = Breaker::Closed;
-            let parked = std::mem::take(&mut group.parked);
-            parked.into_iter().for_each(|parked| self.lanes.push_ready(parked));
             return BreakerStep::Closed;
         }
         BreakerStep::Unchanged
@@ -203,12 +256,15 @@ impl State {
 
     fn call_ended(&mut self, entry: &Entry) {
         self.running = self.running.saturating_sub(1);
-        if let Some(index) = entry.group {
-            self.make_way(index);
+        if let Some(group) = entry.group.and_then(|group| self.groups.get_mut(group)) {
+            group.running = group.running.saturating_sub(1);
+            if group.in_tx {
+                self.in_tx = self.in_tx.saturating_sub(1);
+            }
         }
     }
 
-    /// A call has ended; one that waited for it can begin.
+    /// A call has ended, and there is a result.
     fn end(&mut self, entry: &Entry, result: Finished) {
         self.call_ended(entry);
         if let Some(held) = self.held.get_mut(&entry.sequence) {
@@ -216,27 +272,4 @@ impl State {
             self.record(entry.sequence, result, entry.attempts);
         }
     }
-
-    /// A call of a listener has ended: one that waited for that can begin. A transaction that is free
-    /// again goes to the listeners in turn.
-    fn make_way(&mut self, index: usize) {
-        let Some(group) = self.groups.get_mut(index) else { return };
-        group.running = group.running.saturating_sub(1);
-        let next = if group.in_tx {
-            self.in_tx = self.in_tx.saturating_sub(1);
-            in_turn(&mut self.groups, index)
-        } else {
-            group.unpark()
-        };
-        if let Some(next) = next {
-            self.lanes.push_ready(next);
-        }
-    }
-}
-
-/// The next entry that may have a transaction, after the listener that had one.
-fn in_turn(groups: &mut [Group], index: usize) -> Option<Entry> {
-    let (before, after) = groups.split_at_mut(index + 1);
-    let in_tx = after.iter_mut().chain(before).filter(|group| group.in_tx);
-    in_tx.filter_map(Group::unpark).next()
 }

@@ -52,8 +52,8 @@ impl Interest {
     }
 
     /// The events of one listener.
-    pub(super) fn of_one<DB: Backend>(&self, store: &Store<DB>, group: usize) -> Subscription {
-        let listener = self.listeners.get(group);
+    pub(super) fn of_one<DB: Backend>(&self, store: &Store<DB>, listener: usize) -> Subscription {
+        let listener = self.listeners.get(listener);
         store.subscribe(listener.into_iter().flat_map(|listener| listener.keys()))
     }
 }

@@ -85,8 +85,8 @@ pub(crate) struct Polled {
     open: Vec<bool>,
     /// When there is something to read below the watermark.
     scan_in: Option<Duration>,
-    /// When a paused listener can be tried again.
-    next_probe: Option<Duration>,
+    /// When there may be more to claim although nothing happens.
+    changes_in: Option<Duration>,
 }
 
 /// From where on to look for what is due.
@@ -129,11 +129,11 @@ impl<DB: Backend> Poller<DB> {
         self.rounds.lock().await.scan.begin_pass();
     }
 
-    /// Whether there is something to read below the watermark now.
-    async fn has_to_scan(&self) -> bool {
+    /// Whether there is something to read below the watermark now, for the listeners that are open.
+    async fn has_to_scan(&self, open: &[bool]) -> bool {
         let mut rounds = self.rounds.lock().await;
         let Rounds { scan, watermarks, .. } = &mut *rounds;
-        scan.observe(&self.hand.claimable().open, watermarks.get());
+        scan.observe(open, watermarks.get());
         scan.wait(Instant::now()).is_some_and(|wait| wait.is_zero())
     }
 
@@ -160,11 +160,8 @@ impl<DB: Backend> Poller<DB> {
         let rounds = &mut *rounds;
         let room = self.hand.claimable();
         rounds.scan.observe(&room.open, rounds.watermarks.get());
-        let (open, next_probe) = (room.open.clone(), room.next_probe);
-        let mut polled = Polled { open, next_probe, ..Polled::default() };
-        for group in &room.probes {
-            polled.rows += self.probe(*group).await?;
-        }
+        let (open, changes_in) = (room.open.clone(), room.changes_in);
+        let mut polled = Polled { open, changes_in, ..Polled::default() };
         let Some(rows) = self.batch_for(&room, rounds.average) else {
             polled.starved = true;
             return Ok(polled);
@@ -184,7 +181,7 @@ impl<DB: Backend> Poller<DB> {
         if left > 0 && !rounds.odd {
             left -= self.scan(rounds, &room, left, purpose).await?.min(left);
         }
-        polled.rows += rows - left;
+        polled.rows = rows - left;
         polled.scan_in = rounds.scan.wait(Instant::now());
         Ok(polled)
     }
@@ -228,26 +225,6 @@ impl<DB: Backend> Poller<DB> {
         let by_bytes = room.bytes / average.max(1);
         let most = self.batch.saturating_add(self.batch / 4);
         Some(room.rows.min(most).min(by_bytes).min(capacity).max(1))
-    }
-
-    /// One event for a listener whose pause is over.
-    async fn probe(&self, group: usize) -> Result<usize, Error> {
-        let subscription = self.interest.of_one(&self.store, group);
-        let (one, none) = (Quota { rows: 1, ..Quota::default() }, Quota::default());
-        for (fresh, retried) in [(none, one), (one, none)] {
-            let anchor = self.hand.now();
-            let claims = self.claim(&subscription, fresh, retried, usize::MAX).await?;
-            if let Some(row) = claims.rows.first() {
-                self.hand.begin_probe(group, row.sequence);
-            }
-            let rows = self.admit(claims, anchor).await;
-            if rows > 0 {
-                return Ok(rows);
-            }
-        }
-        // Its rows may be due a moment later than the pause ends.
-        self.hand.no_probe(group, self.interval.min(Duration::from_millis(500)));
-        Ok(0)
     }
 
     /// Claims fresh rows and then retried ones. If the second fails, the first are not lost.

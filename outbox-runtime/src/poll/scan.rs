@@ -95,6 +95,10 @@ impl Scan {
     /// Which listeners are open now. One that has just been closed misses what is claimed from the
     /// watermark on, and what a pass has not come to.
     pub(super) fn observe(&mut self, open: &[bool], watermarks: Option<[Position; 2]>) {
+        if open.is_empty() {
+            // A node that is paused says nothing of its listeners.
+            return;
+        }
         self.behind.resize(open.len(), None);
         for (index, is_open) in open.iter().enumerate() {
             let was_open = self.open.get(index).copied().unwrap_or(true);

@@ -20,6 +20,8 @@ pub(crate) struct PollLoop<DB: Backend> {
     next_pass: Instant,
     /// There is no room: only more of it is worth waking up for.
     starved: bool,
+    /// Or the time when a pause ends, or when a listener that waits for room is left out.
+    changes_in: Option<Duration>,
     /// The listeners whose events were asked for last. One of the others may have room again.
     open: Vec<bool>,
 }
@@ -34,7 +36,16 @@ impl<DB: Backend> PollLoop<DB> {
     pub(crate) fn new(poller: Arc<Poller<DB>>, wake: Arc<Wake>) -> Self {
         let idle = Idle::new(poller.interval);
         let now = Instant::now();
-        Self { poller, wake, idle, next: now, next_pass: now, starved: false, open: Vec::new() }
+        Self {
+            poller,
+            wake,
+            idle,
+            next: now,
+            next_pass: now,
+            starved: false,
+            changes_in: None,
+            open: Vec::new(),
+        }
     }
 
     /// Waits for a reason to poll; `false` if it is to stop.
@@ -47,8 +58,8 @@ impl<DB: Backend> PollLoop<DB> {
                 }
             }
             if self.starved {
-                // Pauses of listeners end even then.
                 let longest = self.poller.interval.min(LONGEST_WITHOUT_PASS);
+                let longest = self.changes_in.map_or(longest, |changes| changes.min(longest));
                 tokio::select! {
                     () = stop.cancelled() => return false,
                     () = self.poller.hand.more_room() => return true,
@@ -111,20 +122,19 @@ impl<DB: Backend> PollLoop<DB> {
         let mut look = None;
         if is_pass {
             look = Some(self.begin_pass().await?);
-        } else if !calls.due && !self.starved && self.poller.has_to_scan().await {
+        } else if !calls.due && !self.starved && self.poller.has_to_scan(&self.open).await {
             purpose = Purpose::Scan;
         } else if !calls.due && !self.starved {
             look = Some(self.poller.look(From::Watermark).await?);
         }
         if let (Some(seen), false) = (&look, calls.due) {
-            let room = self.poller.hand.claimable();
-            if !seen.due && room.probes.is_empty() && !self.poller.has_to_scan().await {
-                self.sleep([seen.next_in, room.next_probe, None]);
+            if !seen.due && !self.poller.has_to_scan(&self.open).await {
+                self.sleep([seen.next_in, self.poller.hand.claimable().changes_in, None]);
                 return Ok(());
             }
         }
         let polled = self.poller.round(purpose).await?;
-        self.starved = polled.starved;
+        (self.starved, self.changes_in) = (polled.starved, polled.changes_in);
         self.open = polled.open;
         if polled.rows > 0 || polled.full {
             self.idle.reset();
@@ -135,7 +145,7 @@ impl<DB: Backend> PollLoop<DB> {
                 Some(seen) => seen,
                 None => self.poller.look(From::Watermark).await?,
             };
-            self.sleep([seen.next_in, polled.next_probe, polled.scan_in]);
+            self.sleep([seen.next_in, polled.changes_in, polled.scan_in]);
         }
         Ok(())
     }

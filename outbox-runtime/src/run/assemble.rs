@@ -274,8 +274,10 @@ fn transactions<DB: Backend>(store: &Store<DB>, connections: u32) -> usize {
 
 fn limits(config: &Config, transactions: usize) -> Limits {
     Limits {
+        workers: config.dispatcher.workers,
         hot: config.dispatcher.hot_capacity,
         cold: config.dispatcher.cold_capacity,
+        batch: config.poller.batch_size,
         bytes: config.dispatcher.max_bytes,
         results: (config.dispatcher.hot_capacity + config.dispatcher.cold_capacity).max(1_000),
         lease: config.poller.lease,

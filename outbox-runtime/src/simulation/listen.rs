@@ -5,15 +5,12 @@ use std::time::Duration;
 use super::late::Late;
 use super::step::{Ack, Ending};
 use super::world::World;
-use super::{Kind, MAX_ATTEMPTS, Steady};
+use super::{Kind, LIMITS, MAX_ATTEMPTS, Steady};
 use crate::dispatch::decide::{Decision, Ended, decide};
 use crate::hand::{Entry, Phase};
 use crate::listener::{ListenerError, Outcome};
 use crate::retry::RetryPolicy;
 use crate::store::{Finish, Finished};
-
-/// The most calls at once.
-const WORKERS: usize = 4;
 
 /// A listener at work.
 #[derive(Debug)]
@@ -55,9 +52,10 @@ impl World {
         let relay = &mut self.relays[index];
         let Some(hand) = &relay.hand else { return false };
         let waiting = hand.waiting();
-        if relay.calls.len() >= WORKERS || waiting == 0 {
+        if relay.calls.len() >= LIMITS.workers || waiting == 0 {
             return false;
         }
+        let halted = hand.halted();
         let Some(entry) = hand.try_next() else {
             if let Some(row) = hand.idles() {
                 self.ledger.fail(|| format!("row {row}: it waits although it could begin"));
@@ -67,6 +65,9 @@ impl World {
         let row = entry.sequence;
         if relay.calls.iter().any(|call| call.entry.sequence == row) {
             self.ledger.fail(|| format!("row {row}: begun while it runs on the same node"));
+        }
+        if entry.group.is_some_and(|group| halted[group]) {
+            self.ledger.fail(|| format!("row {row}: begun although its listener is halted"));
         }
         self.ledger.started(row, relay.owner, hand.token(&entry), &self.table);
         let kind = entry.group.map_or(Kind::Unheard, |group| Kind::ALL[group]);

@@ -40,8 +40,10 @@ const LEASE: Duration = Duration::from_secs(30);
 
 /// Narrow, so that every bound is met.
 const LIMITS: Limits = Limits {
+    workers: 4,
     hot: 8,
     cold: 4,
+    batch: BATCH,
     bytes: 5 * BYTES,
     results: 4,
     lease: LEASE,
@@ -58,6 +60,9 @@ const SHARES: [Share; 4] = [
 ];
 
 const MAX_ATTEMPTS: u32 = 3;
+
+/// The most rows of one claim, and the most results of one statement.
+const BATCH: usize = 3;
 
 /// The size of every payload.
 const BYTES: usize = 10;

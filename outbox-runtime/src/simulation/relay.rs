@@ -10,14 +10,11 @@ use super::step::{Exchange, Life};
 use super::table::{Claims, Request};
 use super::world::World;
 use super::writer::Writer;
-use super::{Kind, LIMITS, SHARES};
+use super::{BATCH, Kind, LIMITS, SHARES};
 use crate::clock::Clock;
 use crate::hand::{Hand, Phase};
 use crate::poll::lost;
 use crate::store::{Finish, Finished, Renewal};
-
-/// The most rows of one claim, and the most results of one statement.
-const BATCH: usize = 3;
 
 #[derive(Debug, Default)]
 pub(super) struct Relay {
@@ -36,8 +33,6 @@ pub(super) struct Relay {
 struct Claim {
     anchor: Instant,
     request: Request,
-    /// The listener whose pause is over.
-    probe: Option<usize>,
     answer: Option<Claims>,
 }
 
@@ -118,24 +113,19 @@ impl World {
         let relay = &mut self.relays[index];
         let Some(hand) = relay.hand.clone() else { return false };
         match (exchange, &mut relay.claim) {
-            (Exchange::Send | Exchange::Probe, None) => {
+            (Exchange::Send, None) => {
                 let room = hand.claimable();
-                let probe = room.probes.first().copied().filter(|_| exchange == Exchange::Probe);
-                let closed = hand.phase() != Phase::Running;
                 let full = room.lane < room.worthwhile(BATCH) || room.bytes == 0;
-                if closed || (probe.is_none() && (exchange == Exchange::Probe || full)) {
+                if full || hand.phase() != Phase::Running {
                     return false;
                 }
-                let wanted = |kind: Kind| match probe {
-                    Some(probe) => kind.group() == Some(probe),
-                    None => kind.group().is_none_or(|group| room.open[group]),
-                };
+                let wanted = |kind: Kind| kind.group().is_none_or(|group| room.open[group]);
                 let request = Request {
                     kinds: Kind::ALL.map(wanted),
-                    rows: if probe.is_some() { 1 } else { room.rows.min(BATCH) },
-                    bytes: if probe.is_some() { usize::MAX } else { room.bytes },
+                    rows: room.rows.min(BATCH),
+                    bytes: room.bytes,
                 };
-                relay.claim = Some(Claim { anchor: now, request, probe, answer: None });
+                relay.claim = Some(Claim { anchor: now, request, answer: None });
             }
             (Exchange::Execute, Some(claim)) if claim.answer.is_none() => {
                 let claims = self.table.claim(relay.owner, &claim.request, &mut self.ledger);
@@ -308,12 +298,6 @@ impl World {
 /// What the poller does with what it has claimed.
 fn take_in(hand: &Hand, claim: Claim) {
     let Claims { rows, excess } = claim.answer.unwrap_or_default();
-    if let Some(probe) = claim.probe {
-        match rows.first() {
-            Some((row, _)) => hand.begin_probe(probe, row.sequence),
-            None => hand.no_probe(probe, std::time::Duration::from_millis(500)),
-        }
-    }
     for (sequence, token) in excess {
         hand.settle(sequence, token, Finished::Released, claim.anchor);
     }

@@ -87,12 +87,10 @@ impl World {
     fn claim(&mut self, relay: usize, take: &mut impl FnMut(&mut Self, Step) -> bool) -> bool {
         let held = |world: &Self| world.relays[relay].hand.as_ref().map_or(0, |hand| hand.len());
         let before = held(self);
-        if self.is_worth_a_claim(relay) {
-            for send in [Exchange::Probe, Exchange::Send] {
-                for exchange in [send, Exchange::Execute, Exchange::Answer] {
-                    if self.sound() {
-                        take(self, Step::Poll(relay, exchange));
-                    }
+        if self.is_due() {
+            for exchange in [Exchange::Send, Exchange::Execute, Exchange::Answer] {
+                if self.sound() {
+                    take(self, Step::Poll(relay, exchange));
                 }
             }
         }
@@ -113,11 +111,5 @@ impl World {
             Phase::Closed => return false,
         };
         take(self, Step::Life(relay, life))
-    }
-
-    /// Whether a claim would find something.
-    fn is_worth_a_claim(&self, relay: usize) -> bool {
-        let probes = self.relays[relay].hand.as_ref().map(|hand| hand.claimable().probes.len());
-        self.is_due() || probes.is_some_and(|probes| probes > 0)
     }
 }

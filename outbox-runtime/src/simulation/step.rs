@@ -48,8 +48,6 @@ pub(super) enum Write {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Exchange {
     Send,
-    /// A claim for a listener whose pause is over.
-    Probe,
     Execute,
     /// The look at results that did not apply.
     Reread,
