@@ -131,7 +131,7 @@ impl<DB: Backend> Dispatcher<DB> {
             }
             BreakerStep::Closed => {
                 tracing::info!(listener, "reaches what it talks to again");
-                self.wake.sweep();
+                self.wake.due();
             }
             BreakerStep::Unchanged => {}
         }

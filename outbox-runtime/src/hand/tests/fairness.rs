@@ -133,8 +133,8 @@ fn a_slow_listener_is_left_out_of_claims_when_its_share_is_used_up() {
     admit(&hand, 200..220, 0);
     let room = hand.claimable();
     assert_eq!((room.lane, room.open), (0, vec![true, true]), "it may just be busy");
-    assert_eq!(room.changes_in, Some(Duration::from_secs(1)));
-    *now.lock().unwrap() += Duration::from_secs(1);
+    assert_eq!(room.changes_in, Some(Duration::from_millis(100)));
+    *now.lock().unwrap() += Duration::from_millis(100);
     let room = hand.claimable();
     assert_eq!((room.lane, room.open.clone()), (24, vec![false, true]), "it is slow");
     assert!(room.lane >= room.worthwhile(20), "the others have what it has left");
@@ -154,7 +154,7 @@ fn a_busy_listener_is_not_left_out_of_claims() {
     let mut running = startable(&hand);
     for refill in 1..=10 {
         assert_eq!(hand.claimable().open, [true, true]);
-        *now.lock().unwrap() += Duration::from_millis(900);
+        *now.lock().unwrap() += Duration::from_millis(90);
         end(&hand, &mut running, 14);
         end(&hand, &mut running, 14);
         let room = hand.claimable();
@@ -170,7 +170,7 @@ fn a_second_slow_listener_leaves_places_for_a_third() {
         admit(&hand, group * 1_000..group * 1_000 + rows, usize::try_from(group).unwrap());
         startable(&hand);
         hand.claimable();
-        *now.lock().unwrap() += Duration::from_secs(1);
+        *now.lock().unwrap() += Duration::from_millis(100);
     }
     let room = hand.claimable();
     assert_eq!(room.open, [false, false, true]);
@@ -186,7 +186,7 @@ fn large_payloads_of_one_listener_leave_memory_for_the_others() {
     assert!(hand.reserve(10_000, Some(1), 0).is_ok());
     let room = hand.claimable();
     assert_eq!((room.lane, room.open), (0, vec![true, true]));
-    *now.lock().unwrap() += Duration::from_secs(1);
+    *now.lock().unwrap() += Duration::from_millis(100);
     let room = hand.claimable();
     assert_eq!((room.lane, room.open, room.bytes), (PLACES, vec![false, true], 17_500));
     drop(large);
@@ -205,8 +205,8 @@ fn a_queue_that_stays_half_full_is_claimed_into_all_the_same() {
     let few = |room: &crate::hand::Room| room.lane < room.worthwhile(20);
     let room = hand.claimable();
     assert!(few(&room) && room.lane == running.len(), "{room:?}");
-    assert_eq!(room.changes_in, Some(Duration::from_secs(1)));
-    *now.lock().unwrap() += Duration::from_secs(1);
+    assert_eq!(room.changes_in, Some(Duration::from_millis(100)));
+    *now.lock().unwrap() += Duration::from_millis(100);
     assert!(!few(&hand.claimable()), "after a while a small claim is made");
     assert!(few(&hand.claimable()), "and then it waits again");
 }
