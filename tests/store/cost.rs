@@ -26,7 +26,7 @@ struct Bound {
 /// A change of a row on PostgreSQL touches its page and five indexes, once for the old version and once
 /// for the new one, each a few pages deep.
 const CHANGE: Bound = Bound { fixed: 250, per_row: 45 };
-const READ: Bound = Bound { fixed: 60, per_row: 12 };
+const READ: Bound = Bound { fixed: 400, per_row: 12 };
 
 /// The statements are known to the server before there is anything in the table.
 async fn prepare<DB: TestDatabase>(store: &Store<DB>, known: &Subscription) {
@@ -169,6 +169,7 @@ async fn behind_an_old_snapshot<DB: TestDatabase>(db: Fresh<DB>) {
     let known = store.subscribe([("Order", "A"), ("Order", "B")]);
     prepare(&store, &known).await;
     db.fill("A", 0, 1, 200_000).await;
+    db.fill("A", 1, 1_000_001, 200_000).await;
     let mut old = DB::Connection::connect_with(&db.pool.connect_options()).await.unwrap();
     for begin in DB::SNAPSHOT {
         DB::run(&mut old, begin.into_sql_str()).await.unwrap();

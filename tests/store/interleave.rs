@@ -171,7 +171,7 @@ async fn purge_meets_finish<DB: TestDatabase>(db: Fresh<DB>) {
     store.finish("a", &done, Completion::Keep).await.unwrap();
     rows.age(Duration::from_secs(3_600)).await;
     let (purged, again) = tokio::join!(
-        async { store.purge_done(Duration::from_secs(60), 10).await.unwrap() },
+        async { store.purge_done(Duration::from_secs(60), None, 10).await.unwrap().deleted },
         async { store.finish("a", &done, Completion::Keep).await.unwrap() },
     );
     assert_eq!(purged, 1);

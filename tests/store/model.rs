@@ -306,7 +306,8 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
 
     async fn purge(&mut self) {
         self.log.push("purge".to_owned());
-        let purged = self.store.purge_done(Duration::from_secs(500), 100).await.unwrap();
+        let purged =
+            self.store.purge_done(Duration::from_secs(500), None, 100).await.unwrap().deleted;
         let (before, limit) = (self.rows.len(), self.now - 500);
         self.rows.retain(|_, row| row.status != Status::Done || row.ended > limit);
         if purged != (before - self.rows.len()) as u64 {

@@ -6,6 +6,8 @@ use outbox::{Config, Error, EventEnvelope, Mode, PurgeConfig, PurgeScheduler, Ta
 use outbox_runtime::store::{Completion, Finish, Finished};
 use outbox_tests::{Fresh, Rows, TestDatabase, event, eventually, on_every_database};
 
+use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
+
 use super::claim;
 use super::finish::{dead, of};
 
@@ -19,12 +21,12 @@ async fn only_what_ended_long_ago_goes<DB: TestDatabase>(db: Fresh<DB>) {
     let results = [of(&claimed[0], Finished::Done), of(&claimed[1], dead(1, "x"))];
     store.finish("a", &results, Completion::Keep).await.unwrap();
     rows.insert_due(&[event("Pending")]).await;
-    assert_eq!(store.purge_done(DAY, 100).await.unwrap(), 0);
+    assert_eq!(store.purge_done(DAY, None, 100).await.unwrap().deleted, 0);
     rows.age(DAY * 2).await;
-    assert_eq!(store.purge_done(DAY * 3, 100).await.unwrap(), 0);
-    assert_eq!(store.purge_done(DAY, 100).await.unwrap(), 1);
+    assert_eq!(store.purge_done(DAY * 3, None, 100).await.unwrap().deleted, 0);
+    assert_eq!(store.purge_done(DAY, None, 100).await.unwrap().deleted, 1);
     assert_eq!(rows.count().await, 2, "what is pending or dead stays");
-    assert_eq!(store.purge_dead(DAY, 100).await.unwrap(), 1);
+    assert_eq!(store.purge_dead(DAY, None, 100).await.unwrap().deleted, 1);
     assert_eq!(rows.count().await, 1, "what is pending stays, however old");
     let any = async |age| store.purge_any(age, 0, 100).await.unwrap().deleted;
     assert_eq!(any(DAY * 3).await, 0);
@@ -43,9 +45,35 @@ async fn a_batch_is_as_large_as_asked<DB: TestDatabase>(db: Fresh<DB>) {
     rows.age(DAY * 2).await;
     let mut batches = Vec::new();
     while batches.last() != Some(&0) {
-        batches.push(store.purge_done(DAY, 10).await.unwrap());
+        batches.push(store.purge_done(DAY, None, 10).await.unwrap().deleted);
     }
     assert_eq!(batches, [10, 10, 5, 0]);
+}
+
+/// A purge goes on where its last batch ended, and passes over a row that another session has locked. The
+/// next one takes it.
+async fn a_locked_row_keeps_no_other_from_being_purged<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    db.fill("A", 1, 1, 1_200).await;
+    let mut session = DB::Connection::connect_with(&db.pool.connect_options()).await.unwrap();
+    let first = db.number("SELECT MIN(sequence) FROM outbox_event").await;
+    let lock = format!("SELECT 1 FROM outbox_event WHERE sequence = {first} FOR UPDATE");
+    for sql in ["BEGIN".to_owned(), lock] {
+        DB::run(&mut session, AssertSqlSafe(sql).into_sql_str()).await.unwrap();
+    }
+    let mut config = PurgeConfig::default();
+    config.retention = DAY;
+    let purge = PurgeScheduler::new(db.pool.clone(), Table::default(), config).unwrap();
+    let report = purge.run_once().await.unwrap();
+    assert_eq!((report.done, (&db, &store).count().await), (1_199, 1), "{report}");
+    DB::run(&mut session, "ROLLBACK".into_sql_str()).await.unwrap();
+    assert_eq!(purge.run_once().await.unwrap().done, 1);
+}
+
+mod locked {
+    use super::a_locked_row_keeps_no_other_from_being_purged;
+
+    outbox_tests::on_every_server!(a_locked_row_keeps_no_other_from_being_purged);
 }
 
 async fn a_row_without_an_end_goes_by_its_creation<DB: TestDatabase>(db: Fresh<DB>) {
@@ -58,7 +86,7 @@ async fn a_row_without_an_end_goes_by_its_creation<DB: TestDatabase>(db: Fresh<D
     rows.insert_due(&[event("C")]).await;
     db.run(format!("UPDATE {table} SET status = 1, done_at = NULL")).await;
     assert_eq!(store.count_old_done(DAY).await.unwrap(), 2);
-    assert_eq!(store.purge_done(DAY, 100).await.unwrap(), 2);
+    assert_eq!(store.purge_done(DAY, None, 100).await.unwrap().deleted, 2);
     assert_eq!(rows.count().await, 1);
     assert_eq!(store.count_old_done(DAY).await.unwrap(), 0);
 }
@@ -80,7 +108,7 @@ async fn a_row_of_another_program_is_delivered<DB: TestDatabase>(db: Fresh<DB>) 
     let done = [of(&claimed[0], Finished::Done)];
     assert!(store.finish("a", &done, Completion::Keep).await.unwrap().is_empty());
     rows.age(DAY * 8).await;
-    assert_eq!(store.purge_done(DAY * 7, 500).await.unwrap(), 1);
+    assert_eq!(store.purge_done(DAY * 7, None, 500).await.unwrap().deleted, 1);
 }
 
 fn config() -> PurgeConfig {

@@ -73,7 +73,7 @@ async fn a_table_may_be_in_another_schema<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(rows.row(inserted[0].sequence).await.status, Status::Done);
     assert_eq!(store.stats(&Subscription::ALL).await.unwrap().pending, 1);
     rows.age(Duration::from_secs(10)).await;
-    assert_eq!(store.purge_done(Duration::from_secs(5), 500).await.unwrap(), 1);
+    assert_eq!(store.purge_done(Duration::from_secs(5), None, 500).await.unwrap().deleted, 1);
 }
 
 async fn the_printed_sql_makes_the_same_table<DB: TestDatabase>(db: Fresh<DB>) {

@@ -66,7 +66,7 @@ async fn leases_that_nobody_takes_over<DB: TestDatabase>(db: Fresh<DB>) {
     let store: Store<DB> = db.store().await;
     let rows = (&db, &store);
     rows.insert_due(&[event("A"), event("A"), event("B")]).await;
-    let quota = Quota { rows: 2, floor: None };
+    let quota = Quota { rows: 2, ..Quota::default() };
     let request = ClaimRequest {
         lease: lease("gone"),
         subscription: &Subscription::ALL,

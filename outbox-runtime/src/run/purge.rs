@@ -1,6 +1,6 @@
 use std::fmt;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use sqlx::Pool;
 use tokio::runtime::Handle;
@@ -10,7 +10,7 @@ use super::service::{Service, Services, within};
 use super::{PurgeConfig, StartError};
 use crate::Error;
 use crate::pace::Pace;
-use crate::store::{Aged, Backend, Store, Table};
+use crate::store::{Aged, Backend, Purged, Store, Table};
 
 /// Deletes what is done, in small batches with pauses in between, so that others can write meanwhile.
 ///
@@ -163,8 +163,14 @@ impl fmt::Display for PurgeReport {
 /// What is deleted, and by which age.
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    Done(Duration),
-    Dead(Duration),
+    Done {
+        age: Duration,
+        after: Option<SystemTime>,
+    },
+    Dead {
+        age: Duration,
+        after: Option<SystemTime>,
+    },
     /// After a row, and how many batches in a row have deleted nothing.
     Any {
         age: Duration,
@@ -205,8 +211,8 @@ impl<DB: Backend> Purge<'_, DB> {
         let deleted = deleted.map_err(interrupted)?;
         let Batch { deleted, next } = deleted;
         match part {
-            Part::Done(_) => self.report.done += deleted,
-            Part::Dead(_) => self.report.dead += deleted,
+            Part::Done { .. } => self.report.done += deleted,
+            Part::Dead { .. } => self.report.dead += deleted,
             Part::Any { .. } => self.report.aged += deleted,
         }
         self.report.batches += 1;
@@ -245,8 +251,8 @@ impl<DB: Backend> Clone for Purger<DB> {
 impl<DB: Backend> Purger<DB> {
     fn begin(&self) -> Purge<'_, DB> {
         let PurgeConfig { retention, dead_retention, any_status_after, .. } = &self.config;
-        let mut parts = vec![Part::Done(*retention)];
-        parts.extend(dead_retention.map(Part::Dead));
+        let mut parts = vec![Part::Done { age: *retention, after: None }];
+        parts.extend(dead_retention.map(|age| Part::Dead { age, after: None }));
         let any = |age| Part::Any { age, after: i64::MIN, in_vain: 0 };
         parts.extend(any_status_after.map(any));
         let (pace, report) = (Pace::default(), PurgeReport::default());
@@ -254,14 +260,21 @@ impl<DB: Backend> Purger<DB> {
     }
 
     async fn batch(&self, part: Part) -> Result<Batch, Error> {
-        let until_short = |deleted| {
-            let next = (deleted >= u64::from(BATCH)).then_some(part);
-            Batch { deleted, next }
+        // Until a batch is short. One that deletes nothing found only what others have locked.
+        let batch = |purged: Purged, next: Part| Batch {
+            deleted: purged.deleted,
+            next: (purged.deleted > 0 && purged.found >= u64::from(BATCH)).then_some(next),
         };
         let work = async {
             match part {
-                Part::Done(age) => self.store.purge_done(age, BATCH).await.map(until_short),
-                Part::Dead(age) => self.store.purge_dead(age, BATCH).await.map(until_short),
+                Part::Done { age, after } => {
+                    let purged = self.store.purge_done(age, after, BATCH).await?;
+                    Ok(batch(purged, Part::Done { age, after: purged.until }))
+                }
+                Part::Dead { age, after } => {
+                    let purged = self.store.purge_dead(age, after, BATCH).await?;
+                    Ok(batch(purged, Part::Dead { age, after: purged.until }))
+                }
                 Part::Any { age, after, in_vain } => {
                     let Aged { deleted, until } = self.store.purge_any(age, after, BATCH).await?;
                     let in_vain = if deleted == 0 { in_vain + 1 } else { 0 };

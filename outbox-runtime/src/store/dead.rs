@@ -2,6 +2,7 @@ use std::time::SystemTime;
 
 use super::batch::Arg;
 use super::row::{self, limit_of_time, micros};
+use super::unlocked::keys;
 use super::{Backend, Fingerprint, Store, Undecodable};
 use crate::Error;
 use crate::event::{EventEnvelope, Status};
@@ -148,17 +149,13 @@ impl<DB: Backend> Store<DB> {
 
     /// Makes those of these rows that are dead new again; gives how many.
     pub(crate) async fn replay_rows(&self, sequences: &[i64]) -> Result<u64, Error> {
-        self.change("replaying dead events", &self.sql.replay, || list(sequences)).await
+        self.change("replaying dead events", &self.sql.replay, || keys(sequences)).await
     }
 
     /// Deletes those of these rows that are dead; gives how many.
     pub(crate) async fn discard_rows(&self, sequences: &[i64]) -> Result<u64, Error> {
-        self.change("discarding dead events", &self.sql.discard, || list(sequences)).await
+        self.change("discarding dead events", &self.sql.discard, || keys(sequences)).await
     }
-}
-
-fn list(sequences: &[i64]) -> Vec<Arg> {
-    vec![Arg::Ints(sequences.iter().copied().map(Some).collect())]
 }
 
 fn dead_event<DB: Backend>(found: &DB::Row) -> DeadEvent {

@@ -46,6 +46,8 @@ pub struct Dialect {
     pub(super) earliest: i64,
     /// The settings under which our statements run outside of the application's transactions.
     pub(super) settings: &'static [(&'static str, &'static str)],
+    /// And those of the relay alone.
+    pub(super) relay_settings: &'static [(&'static str, &'static str)],
     /// Sets up a session of the relay's own, where the options of a connection cannot. `{seconds}` and
     /// `{millis}` are what a statement may take.
     pub(super) session: Option<&'static str>,
@@ -140,7 +142,7 @@ pub(super) struct Check {
     pub(super) remedy: &'static str,
 }
 
-pub(super) const MISSING_INDEX: &str = "the table lacks an index of its migration: claims will be slow; compare it with `migration_sql`";
+pub(super) const MISSING_INDEX: &str = "the table lacks an index of its migration: claims fail or read the whole table; compare it with `migration_sql`";
 pub(super) const READ_ONLY: &str =
     "the server is read-only: nothing can be written or delivered; connect to the primary";
 

@@ -109,9 +109,16 @@ impl<DB: Backend> Store<DB> {
         let state = self.schema_state().await?;
         let mut findings = vec![of_schema(&state)];
         if !matches!(state, SchemaState::Missing { .. }) {
-            findings.push(self.indexes().await?);
+            let missing = self.missing_indexes().await?;
+            findings.push(of_indexes(&missing));
             self.surroundings(&mut findings).await?;
             findings.extend(self.transactions(examination.long_transaction).await?);
+            if missing.contains(&self.table.derived("claim")) {
+                let what = "what is pending cannot be counted without its index";
+                let (level, remedy) = (FindingLevel::Unknown, "");
+                findings.push(Finding::bad("pending", level, what, remedy));
+                return Ok(findings);
+            }
             let pending = self.pending_by_type(examination.overdue).await?;
             findings.push(leases(&pending, examination.overdue));
             findings.extend(unknown(&pending, examination));
@@ -120,23 +127,12 @@ impl<DB: Backend> Store<DB> {
         Ok(findings)
     }
 
-    async fn indexes(&self) -> Result<Finding, Error> {
+    async fn missing_indexes(&self) -> Result<Vec<String>, Error> {
         let rows = self.rows(DOING, self.sql.examine.indexes.clone(), vec![]).await?;
         let there: Vec<String> =
             rows.iter().filter_map(|row| DB::text(row, 0).ok().flatten()).collect();
         let names = INDEXES.map(|index| self.table.derived(index));
-        let missing: Vec<&str> =
-            names.iter().filter(|name| !there.contains(name)).map(String::as_str).collect();
-        if missing.is_empty() {
-            return Ok(Finding::ok("indexes", "every index is there"));
-        }
-        Ok(Finding::bad(
-            "indexes",
-            FindingLevel::Error,
-            format!("missing: {}", missing.join(", ")),
-            "run the `CREATE INDEX` statements of these names from the migration's SQL (`outbox migrate \
-             --sql`): without them claims read the whole table",
-        ))
+        Ok(names.into_iter().filter(|name| !there.contains(name)).collect())
     }
 
     /// Whether the server is read-only, its encoding, and what hurts this database alone.
@@ -203,6 +199,19 @@ impl<DB: Backend> Store<DB> {
             ),
         }))
     }
+}
+
+fn of_indexes(missing: &[String]) -> Finding {
+    if missing.is_empty() {
+        return Finding::ok("indexes", "every index is there");
+    }
+    Finding::bad(
+        "indexes",
+        FindingLevel::Error,
+        format!("missing: {}", missing.join(", ")),
+        "run the `CREATE INDEX` statements of these names from the migration's SQL (`outbox migrate \
+         --sql`): without them claims fail or read the whole table",
+    )
 }
 
 fn of_schema(state: &SchemaState) -> Finding {

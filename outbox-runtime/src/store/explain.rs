@@ -56,13 +56,14 @@ impl<DB: Backend> Store<DB> {
         let request = ClaimRequest { lease, subscription, fresh, retried, bytes, skip_recent };
         let claims = subscription.claims(&self.sql);
         let claim = || self.claim_args(quota, &request);
-        let age = || vec![row::span(Duration::from_secs(86_400)).into(), 500.into()];
+        let from = || watermark.map_or(self.dialect().earliest, row::micros).into();
+        // Like claims, a purge goes on where it was.
+        let old = || vec![row::span(Duration::from_secs(86_400)).into(), from(), 500.into()];
         let dead = |more: &[i64]| {
             let mut args = DeadFilter::default().args();
             args.extend(more.iter().copied().map(Arg::from));
             args
         };
-        let from = || watermark.map_or(0, row::micros).into();
         let mut bounded = vec![
             ("claim fresh", claims.fresh.clone(), claim()),
             ("claim retried", claims.retried.clone(), claim()),
@@ -73,7 +74,7 @@ impl<DB: Backend> Store<DB> {
             ("dead keys", self.sql.dead_keys.clone(), dead(&[0, 4_000_000_000_000_000, 100])),
         ];
         let purges = self.sql.purge_done.iter().chain(&self.sql.purge_dead);
-        bounded.extend(purges.map(|sql| ("purge", sql.clone(), age())));
+        bounded.extend(purges.map(|sql| ("purge", sql.clone(), old())));
         bounded.extend(self.bounded_inspections());
         bounded
     }
@@ -118,11 +119,12 @@ impl<DB: Backend> Store<DB> {
             ("settle", finish.waiting.clone(), updates()),
             ("settle, delete", delete.waiting.clone(), deletions()),
             ("states", self.sql.states.clone(), keys()),
-            ("delete rows", self.sql.delete.clone(), keys()),
+            ("delete rows", self.sql.delete.waiting.clone(), keys()),
         ];
         let skipping = [
             ("settle unlocked", &finish.skipping, updates()),
             ("settle unlocked, delete", &delete.skipping, deletions()),
+            ("delete rows unlocked", &self.sql.delete.skipping, keys()),
         ];
         let skipping = skipping.into_iter();
         by_key.extend(skipping.filter_map(|(name, sql, args)| Some((name, sql.clone()?, args))));

@@ -1,12 +1,13 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use sqlx::{Connection, SqlStr};
+use sqlx::SqlStr;
 
 use super::batch::{Arg, Batch, Cell};
 use super::dialect::Settle;
-use super::row::{sequences, span};
+use super::row::span;
 use super::statements::Settling;
+use super::unlocked::keys;
 use super::{Backend, Store, injecting, lending, retrying};
 use crate::Error;
 
@@ -165,55 +166,21 @@ impl<DB: Backend> Store<DB> {
                 marked => return marked.map_err(Error::database(DOING)),
             }
         }
-        retrying!(DB, DOING, self.mark_unlocked(sql, args, owner, batch).await)
+        let rows: Vec<i64> = batch.iter().map(|finish| finish.sequence).collect();
+        let args = |free: Option<&HashSet<i64>>| {
+            let is_free =
+                |finish: &&&Finish| free.is_none_or(|free| free.contains(&finish.sequence));
+            let batch: Vec<&Finish> = batch.iter().filter(is_free).copied().collect();
+            args(&batch, owner, DB::DIALECT.arrays)
+        };
+        retrying!(DB, DOING, self.change_unlocked(sql, &rows, args).await)
     }
 
     async fn mark_once(&self, sql: &SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {
-        let done = lending!(self, connection => {
+        let done = lending!(self, by_key connection => {
             injecting!(self, Record => DB::execute(connection, sql.clone(), args).await)
         });
         done.map(|done| done.rows)
-    }
-
-    async fn mark_unlocked(
-        &self,
-        sql: &Settling,
-        args: Arguments,
-        owner: &str,
-        batch: &[&Finish],
-    ) -> sqlx::Result<u64> {
-        match (&sql.skipping, &self.sql.lock_free) {
-            (Some(skipping), _) => {
-                self.mark_once(skipping, args(batch, owner, DB::DIALECT.arrays)).await
-            }
-            (None, Some(lock)) => lending!(self, connection => {
-                let mark = self.lock_then_mark(connection, (lock, &sql.waiting), args, owner, batch);
-                injecting!(self, Record => mark.await)
-            }),
-            (None, None) => Ok(0),
-        }
-    }
-
-    async fn lock_then_mark(
-        &self,
-        connection: &mut DB::Connection,
-        (lock, mark): (&SqlStr, &SqlStr),
-        args: Arguments,
-        owner: &str,
-        batch: &[&Finish],
-    ) -> sqlx::Result<u64> {
-        let mut work = connection.begin_with(self.sql.begin_work.clone()).await?;
-        let free = DB::fetch(&mut work, lock.clone(), keys(batch)).await?;
-        let free: HashSet<i64> = sequences::<DB>(&free).into_iter().collect();
-        let batch: Vec<&Finish> =
-            batch.iter().copied().filter(|finish| free.contains(&finish.sequence)).collect();
-        let mut marked = 0;
-        if !batch.is_empty() {
-            let args = args(&batch, owner, DB::DIALECT.arrays);
-            marked = DB::execute(&mut work, mark.clone(), args).await?.rows;
-        }
-        work.commit().await?;
-        Ok(marked)
     }
 
     /// Records one result in a transaction that is not ours to end. `false` if the row has moved on.
@@ -246,7 +213,8 @@ impl<DB: Backend> Store<DB> {
         absent: Absent,
         unsettled: &mut Unsettled,
     ) -> Result<(), Error> {
-        let rows = self.rows(DOING, self.sql.states.clone(), keys(results)).await?;
+        let sequences: Vec<i64> = results.iter().map(|finish| finish.sequence).collect();
+        let rows = self.rows(DOING, self.sql.states.clone(), keys(&sequences)).await?;
         let number = |row, column| DB::int(row, column).ok().flatten();
         let state = |row| {
             let key = (number(row, 0)?, number(row, 1)?);
@@ -288,10 +256,6 @@ enum Absent {
 
 /// What is bound for a batch.
 type Arguments = fn(&[&Finish], &str, bool) -> Vec<Arg>;
-
-fn keys(results: &[&Finish]) -> Vec<Arg> {
-    vec![Arg::Ints(results.iter().map(|finish| Some(finish.sequence)).collect())]
-}
 
 pub(super) fn updates(results: &[&Finish], owner: &str, arrays: bool) -> Vec<Arg> {
     let rows = results.iter().map(|finish| {

@@ -115,9 +115,17 @@ impl<DB: Backend> Drop for Lent<DB> {
 /// Evaluates an expression with a connection. Not a function, for the reason of
 /// [`retrying`](super::contention::retrying).
 macro_rules! lending {
-    ($store:expr, $connection:ident => $work:expr) => {{
+    // A change that goes by key needs no settings of the planner. On the application's connections it is a
+    // statement by itself: a transaction around it would stay open if the network fell silent.
+    ($store:expr, by_key $connection:ident => $work:expr) => {
+        lending!(@ $store, $store.settings.as_ref().filter(|_| $store.relay.is_some()), $connection => $work)
+    };
+    ($store:expr, $connection:ident => $work:expr) => {
+        lending!(@ $store, $store.settings.as_ref(), $connection => $work)
+    };
+    (@ $store:expr, $settings:expr, $connection:ident => $work:expr) => {{
         let mut lent = $store.lend().await?;
-        let settings = $store.settings.as_ref();
+        let settings = $settings;
         let mut scope =
             $crate::store::session::Scope::<DB>::enter(lent.connection(), settings).await?;
         let $connection = scope.connection();

@@ -42,6 +42,7 @@ mod statements;
 mod stats;
 mod table;
 mod trouble;
+mod unlocked;
 
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -68,7 +69,7 @@ pub use insert::{Inserted, NewRow, Seated};
 pub use inspect::{EventQuery, EventRow};
 pub use look::Look;
 pub use pending::PendingType;
-pub use purge::Aged;
+pub use purge::{Aged, Purged};
 pub use renew::Renewal;
 pub use row::{Claimed, Undecodable};
 pub use schema::{SchemaError, SchemaState, migrate, migration_sql};
@@ -188,7 +189,7 @@ impl<DB: Backend> Store<DB> {
     }
 
     async fn change_once(&self, sql: &SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {
-        lending!(self, connection => self.change_on(connection, sql, args).await)
+        lending!(self, by_key connection => self.change_on(connection, sql, args).await)
     }
 
     async fn change_on(

@@ -49,6 +49,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     places: Places::TimeTwice,
     earliest: -62_135_596_800_000_000,
     settings: &[],
+    relay_settings: &[],
     // Each server skips the comment of the other. The shortest wait for a lock is a second on MySQL.
     session: Some(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
@@ -165,16 +166,11 @@ pub(super) const DIALECT: Dialect = Dialect {
         FROM JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \
             STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \
             ON entry.sequence = ours.sequence",
-    // A DELETE takes no index hint, and without one prefers to sort.
     purge: &[
-        "DELETE entry FROM (SELECT sequence FROM {table} FORCE INDEX ({index:purge}) \
-            WHERE status = {status} AND done_at < {earlier:$1} LIMIT $2) AS old \
-            STRAIGHT_JOIN {table} AS entry ON entry.sequence = old.sequence \
-            WHERE entry.status = {status}",
-        "DELETE entry FROM (SELECT sequence FROM {table} FORCE INDEX ({index:purge}) \
-            WHERE status = {status} AND done_at IS NULL AND created_at < {earlier:$1} LIMIT $2) AS old \
-            STRAIGHT_JOIN {table} AS entry ON entry.sequence = old.sequence \
-            WHERE entry.status = {status}",
+        "SELECT {int:sequence}, {micros:done_at} FROM {table} {by:purge} WHERE status = {status} \
+            AND done_at < {earlier:$1} AND done_at >= {time:$1} ORDER BY done_at LIMIT $1",
+        "SELECT {int:sequence}, {micros:created_at} FROM {table} {by:purge} WHERE status = {status} \
+            AND done_at IS NULL AND created_at < {earlier:$1} AND created_at >= {time:$1} LIMIT $1",
     ],
     replay_all: "\
         UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \

@@ -20,7 +20,8 @@ backend! {
     file: |_pool| None,
     relay: |options, timeout| {
         let timeout = timeout.as_millis().to_string();
-        options.options(DIALECT.settings.iter().copied().chain([("statement_timeout", timeout.as_str())]))
+        let settings = DIALECT.settings.iter().chain(DIALECT.relay_settings).copied();
+        options.options(settings.chain([("statement_timeout", timeout.as_str())]))
     },
     listen: |pool, channel, heard| {
         /// How often to make sure that the other end is still there.
@@ -96,9 +97,10 @@ pub(super) const DIALECT: Dialect = Dialect {
         ("enable_nestloop", "off"),
         // A plan without an alternative has an absurd cost, for which the server would compile it.
         ("jit", "off"),
-        // One row that another session has locked must not hold up the others: see `finish`.
-        ("lock_timeout", "250"),
     ],
+    // One row that another session has locked must not hold up the others: see `finish`. A session whose
+    // network is gone must not keep its transaction.
+    relay_settings: &[("lock_timeout", "250"), ("idle_in_transaction_session_timeout", "10000")],
     session: None,
     end_session: Some("SELECT pg_terminate_backend(pg_backend_pid())"),
     begin: "BEGIN",
@@ -180,16 +182,16 @@ pub(super) const DIALECT: Dialect = Dialect {
         SELECT sequence, claim_token, locked_by::text, {int:status} FROM {table} \
         WHERE sequence = ANY($1::bigint[])",
     purge: &["\
-        DELETE FROM {table} WHERE sequence = ANY(ARRAY( \
-            SELECT sequence FROM {table} \
-            WHERE status = {status} AND COALESCE(done_at, created_at) < {earlier:$1} \
-            ORDER BY COALESCE(done_at, created_at) LIMIT $2 FOR UPDATE SKIP LOCKED))"],
+        SELECT sequence, {micros:COALESCE(done_at, created_at)} FROM {table} \
+        WHERE status = {status} AND COALESCE(done_at, created_at) < {earlier:$1} \
+            AND COALESCE(done_at, created_at) >= {time:$2::bigint} \
+        ORDER BY COALESCE(done_at, created_at) LIMIT $3"],
     replay_all: "\
         UPDATE {table} SET status = 0, attempts = 0, takeovers = 0, available_at = {now}, \
             done_at = NULL, last_error = NULL, locked_by = NULL, locked_at = NULL, \
             claim_token = {next:claim_token} \
         WHERE status + 0 = 3 AND sequence = ANY($1::bigint[])",
-    delete: "DELETE FROM {table} WHERE sequence = ANY($1::bigint[]) {only}",
+    delete: "DELETE FROM {table} WHERE sequence = ANY({keys}) {only}",
     // Not a join, which the planner would rather hash and sort; and in a CASE, so that it does not
     // take the pairs to be rare and fetch all rows before it sorts the few.
     pairs: "\

@@ -59,6 +59,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     places: Places::Row,
     earliest: i64::MIN,
     settings: &[],
+    relay_settings: &[],
     // The index's own condition is repeated, or the index is not considered. It is not `IN`: on an index that
     // was analysed when it was empty, that would be looked up instead of the status, and the rest sorted.
     pending: ("status = ", " AND status <> 1 AND status <> 3"),
@@ -135,10 +136,9 @@ pub(super) const DIALECT: Dialect = Dialect {
         SELECT sequence, claim_token, locked_by, status FROM {table} \
         WHERE sequence IN (SELECT value FROM json_each($1))",
     purge: &["\
-        DELETE FROM {table} WHERE sequence IN ( \
-            SELECT sequence FROM {table} {by:purge} \
-            WHERE {settled:{status}} \
-                AND COALESCE(done_at, created_at) < {earlier:$1} LIMIT $2)"],
+        SELECT sequence, COALESCE(done_at, created_at) FROM {table} {by:purge} \
+        WHERE {settled:{status}} AND COALESCE(done_at, created_at) < {earlier:$1} \
+            AND COALESCE(done_at, created_at) >= $1 ORDER BY COALESCE(done_at, created_at) LIMIT $1"],
     replay_all: "\
         UPDATE {table} SET status = 0, attempts = 0, takeovers = 0, available_at = {now}, \
             done_at = NULL, last_error = NULL, locked_by = NULL, locked_at = NULL, \

@@ -132,7 +132,9 @@ pub(super) struct Statements {
     pub(super) purge_done: Vec<SqlStr>,
     pub(super) purge_dead: Vec<SqlStr>,
     pub(super) aged: SqlStr,
-    pub(super) delete: SqlStr,
+    pub(super) delete: Settling,
+    /// What is done, and what is dead.
+    pub(super) delete_settled: [Settling; 2],
     pub(super) pending: [SqlStr; 2],
     pub(super) estimate: SqlStr,
     pub(super) in_memory: Option<SqlStr>,
@@ -182,7 +184,6 @@ impl Statements {
             let template = |template: &&str| sql(&template.replace("{status}", status));
             dialect.purge.iter().map(template).collect()
         };
-        let delete = |only: &str| sql(&dialect.delete.replace("{only}", only));
         let (renew, renew_update) = match &dialect.renew {
             Locking::AtOnce(renew) => (sql(renew), None),
             Locking::LockThenUpdate { lock, update }
@@ -197,6 +198,7 @@ impl Statements {
                 Settling { waiting: sql(template), skipping: None }
             }
         };
+        let delete = |only: &str| settle(&dialect.delete.replace("{only}", only));
         let lock_free = match dialect.settle {
             Settle::LockFirst(lock) => Some(sql(lock)),
             Settle::Statement { .. } | Settle::Alone => None,
@@ -232,11 +234,13 @@ impl Statements {
             status_of: sql(STATUS_OF),
             replay: sql(dialect.replay_all),
             // By its key, and not by the index of its status.
-            discard: delete("AND status + 0 = 3"),
+            discard: delete("AND status + 0 = 3").waiting,
             purge_done: purge("1"),
             purge_dead: purge("3"),
             aged: sql(AGED),
             delete: delete(""),
+            // By its key, and not by the index of its status.
+            delete_settled: [delete("AND status + 0 = 1"), delete("AND status + 0 = 3")],
             pending: ["0", "2"].map(|status| sql(&PENDING.replace("{status}", status))),
             estimate: sql(dialect.estimate),
             in_memory: dialect.in_memory.map(SqlSafeStr::into_sql_str),
@@ -309,14 +313,16 @@ impl Claims {
     }
 }
 
-/// Begins a transaction with the settings for a piece of work.
+/// Begins a transaction with the settings for a piece of work; of the relay, if there is a time-out.
 pub(super) fn settings(dialect: &Dialect, statement_timeout: Option<Duration>) -> Option<SqlStr> {
     if dialect.settings.is_empty() {
         return None;
     }
     let timeout = statement_timeout.map(|limit| limit.as_millis().to_string());
-    let timeout = timeout.iter().map(|limit| ("statement_timeout", limit.as_str()));
-    let settings = dialect.settings.iter().copied().chain(timeout);
+    let relay = timeout.iter().flat_map(|limit| {
+        dialect.relay_settings.iter().copied().chain([("statement_timeout", limit.as_str())])
+    });
+    let settings = dialect.settings.iter().copied().chain(relay);
     let settings = settings.map(|(name, value)| format!("; SET LOCAL {name} = {value}"));
     Some(safe(dialect.begin_work.to_owned() + &settings.collect::<String>()))
 }
