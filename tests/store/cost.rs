@@ -6,7 +6,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use outbox_runtime::store::{EXPLAINER, Explained, Store, Subscription};
+use outbox_runtime::store::{EXPLAINER, Explained, Store, Subscription, Table};
 use outbox_tests::{Cost, Fresh, TestDatabase, on_every_database};
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 
@@ -144,6 +144,16 @@ async fn never_analysed<DB: TestDatabase>(db: Fresh<DB>) {
     measure(&db, &store, &known, None, "never analysed").await;
 }
 
+/// What runs on the application's connections carries its settings by itself.
+async fn never_analysed_in_the_applications_pool<DB: TestDatabase>(db: Fresh<DB>) {
+    single(&db).await;
+    let store = Store::new(db.single().await, Table::default());
+    let known = store.subscribe([("Order", "A"), ("Order", "B")]);
+    prepare(&store, &known).await;
+    burst(&db, 100_000).await;
+    measure(&db, &store, &known, None, "never analysed, in the application's pool").await;
+}
+
 async fn analysed_when_empty<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
     let known = store.subscribe([("Order", "A"), ("Order", "B")]);
@@ -197,6 +207,7 @@ fn after_deleted() -> SystemTime {
 
 on_every_database!(
     never_analysed,
+    never_analysed_in_the_applications_pool,
     analysed_when_empty,
     analysed_when_full_then_emptied,
     behind_an_old_snapshot,

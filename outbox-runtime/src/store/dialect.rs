@@ -46,6 +46,8 @@ pub struct Dialect {
     pub(super) earliest: i64,
     /// The settings under which our statements run outside of the application's transactions.
     pub(super) settings: &'static [(&'static str, &'static str)],
+    /// Gives 1 if a session has these settings. A connection pooler may take them and forget them.
+    pub(super) has_settings: Option<&'static str>,
     /// And those of the relay alone.
     pub(super) relay_settings: &'static [(&'static str, &'static str)],
     /// Sets up a session of the relay's own, where the options of a connection cannot. `{seconds}` and

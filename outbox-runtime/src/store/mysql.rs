@@ -49,6 +49,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     places: Places::TimeTwice,
     earliest: -62_135_596_800_000_000,
     settings: &[],
+    has_settings: None,
     relay_settings: &[],
     // Each server skips the comment of the other. The shortest wait for a lock is a second on MySQL.
     session: Some(

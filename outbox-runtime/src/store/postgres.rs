@@ -98,6 +98,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         // A plan without an alternative has an absurd cost, for which the server would compile it.
         ("jit", "off"),
     ],
+    has_settings: Some("SELECT (current_setting('enable_seqscan') = 'off')::int::bigint"),
     // One row that another session has locked must not hold up the others: see `finish`. A session whose
     // network is gone must not keep its transaction.
     relay_settings: &[("lock_timeout", "250"), ("idle_in_transaction_session_timeout", "10000")],

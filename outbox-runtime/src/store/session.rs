@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sqlx::{Pool, SqlStr, Transaction};
+use sqlx::{Pool, SqlSafeStr, SqlStr, Transaction};
 
 use super::backend::Options;
 use super::{Backend, Store, statements};
@@ -88,13 +88,20 @@ impl<DB: Backend> Store<DB> {
         };
         let mut own = pool(&session);
         let mut settings = None;
-        if let Err(error) = own.acquire().await {
-            // A connection pooler between the relay and the server may refuse start-up parameters.
+        let set_up = has_settings(&own).await;
+        if !matches!(set_up, Ok(true)) {
+            // A connection pooler between the relay and the server may refuse start-up parameters, or
+            // pass over them.
             session.at_start = false;
             own = pool(&session);
             own.acquire().await.map_err(Error::database("connecting"))?;
             settings = statements::settings(DB::DIALECT, Some(session.statement_timeout));
-            tracing::warn!(%error, "sessions cannot be set up; each statement carries its settings");
+            let error = set_up.err().map(tracing::field::display);
+            tracing::warn!(
+                error,
+                "the relay's sessions cannot be set up, probably because of a connection pooler; each \
+                 statement carries its settings in a transaction of its own"
+            );
         }
         Ok(Self { pool: own, relay: Some(Arc::new(session)), settings, ..self.clone() })
     }
@@ -110,6 +117,14 @@ impl<DB: Backend> Store<DB> {
     pub(super) fn session_setup(&self) -> Option<&SqlStr> {
         self.relay.as_ref().and_then(|relay| relay.setup.as_ref())
     }
+}
+
+/// Whether new sessions have the settings that they were asked to have.
+async fn has_settings<DB: Backend>(pool: &Pool<DB>) -> sqlx::Result<bool> {
+    let mut connection = pool.acquire().await?;
+    let Some(test) = DB::DIALECT.has_settings else { return Ok(true) };
+    let rows = DB::fetch(&mut connection, test.into_sql_str(), vec![]).await?;
+    Ok(rows.first().map_or(Ok(None), |row| DB::int(row, 0))? == Some(1))
 }
 
 /// A connection with the settings under which statements are meant to run.

@@ -59,6 +59,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     places: Places::Row,
     earliest: i64::MIN,
     settings: &[],
+    has_settings: None,
     relay_settings: &[],
     // The index's own condition is repeated, or the index is not considered. It is not `IN`: on an index that
     // was analysed when it was empty, that would be looked up instead of the status, and the rest sorted.
