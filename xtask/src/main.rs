@@ -12,9 +12,11 @@ mod tidy;
 use std::process::ExitCode;
 
 use outbox_servers::Result;
+use test::Extent;
 
 const USAGE: &str = "\
 cargo xtask test [--long]    everything that must pass: format, lints, docs, tests, features, drift
+cargo xtask test --quick     format, lints and the tests that take little time
 cargo xtask linked [--long]  the link-time registry under each way of building
 cargo xtask bench [--quick] [--json]
                              events per second, beside hand-written loops
@@ -32,8 +34,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
-        ["test"] => test::run_timed(false),
-        ["test", "--long"] => test::run_timed(true),
+        ["test"] => test::run_timed(Extent::Usual),
+        ["test", "--long"] => test::run_timed(Extent::Long),
+        ["test", "--quick"] => test::run_timed(Extent::Quick),
         ["linked"] => linked::run_each(false),
         ["linked", "--long"] => linked::run_each(true),
         ["bench", options @ ..] => bench::run_with(options),

@@ -127,11 +127,11 @@ impl<DB: Backend> PollLoop<DB> {
         } else if !calls.due && !self.starved {
             look = Some(self.poller.look(From::Watermark).await?);
         }
-        if let (Some(seen), false) = (&look, calls.due) {
-            if !seen.due && !self.poller.has_to_scan(&self.open).await {
-                self.sleep([seen.next_in, self.poller.hand.claimable().changes_in, None]);
-                return Ok(());
-            }
+        if let (Some(Look { due: false, next_in, .. }), false) = (look, calls.due)
+            && !self.poller.has_to_scan(&self.open).await
+        {
+            self.sleep([next_in, self.poller.hand.claimable().changes_in, None]);
+            return Ok(());
         }
         let polled = self.poller.round(purpose).await?;
         (self.starved, self.changes_in) = (polled.starved, polled.changes_in);
