@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use outbox::{
-    ClaimedEvent, Config, Delivery, EventEnvelope, ListenerOptions, PollerHandler, Status,
-    Unroutable, Way,
+    ClaimedEvent, Config, Delivery, EventEnvelope, ListenerOptions, ListenerRegistry,
+    PollerHandler, Status, Unroutable, Way,
 };
 use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
 
@@ -257,7 +257,18 @@ async fn one_poll_is_one_batch<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(first_row(&db, &outbox).await.status, Status::Done);
 }
 
+/// Without listeners there is nothing to claim for.
+async fn a_poll_without_listeners_ends<DB: TestDatabase>(db: Fresh<DB>) {
+    let builder = quiet(&db, ListenerRegistry::new().allow_empty());
+    let outbox = builder.start().await.unwrap();
+    insert_due(&db, &outbox, &["A"]).await;
+    assert_eq!(outbox.poll_once().await.unwrap(), 0);
+    outbox.drained().await.unwrap();
+    outbox.shutdown().await.unwrap();
+}
+
 on_every_database!(
+    a_poll_without_listeners_ends,
     a_backlog_is_drained_without_pauses,
     delayed_events_come_on_time,
     young_rows_can_be_left_alone,

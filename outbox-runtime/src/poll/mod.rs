@@ -89,6 +89,19 @@ pub(crate) struct Polled {
     changes_in: Option<Duration>,
 }
 
+/// What a round may still claim.
+#[derive(Debug)]
+struct Left {
+    rows: usize,
+    bytes: usize,
+}
+
+impl Left {
+    fn is_some(&self) -> bool {
+        self.rows > 0 && self.bytes > 0
+    }
+}
+
 /// From where on to look for what is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum From {
@@ -166,47 +179,50 @@ impl<DB: Backend> Poller<DB> {
             polled.starved = true;
             return Ok(polled);
         };
+        let mut left = Left { rows, bytes: room.bytes };
         // In turn, so that neither takes all the room from the other.
         rounds.odd = !rounds.odd;
-        let mut left = rows;
         if rounds.odd {
-            left -= self.scan(rounds, &room, left, purpose).await?.min(left);
+            self.scan(rounds, &room, &mut left, purpose).await?;
         }
         let is_time = rounds.last_recent.is_none_or(|last| last.elapsed() >= RECENT);
-        if left > 0 && (purpose != Purpose::Scan || is_time) {
+        if left.is_some() && (purpose != Purpose::Scan || is_time) {
             rounds.last_recent = Some(Instant::now());
-            let found = self.recent(rounds, &room, left, &mut polled).await?;
-            left -= found.min(left);
+            polled.full = self.recent(rounds, &room, &mut left).await?;
         }
-        if left > 0 && !rounds.odd {
-            left -= self.scan(rounds, &room, left, purpose).await?.min(left);
+        if left.is_some() && !rounds.odd {
+            self.scan(rounds, &room, &mut left, purpose).await?;
         }
-        polled.rows = rows - left;
+        polled.rows = rows - left.rows;
         polled.scan_in = rounds.scan.wait(Instant::now());
         Ok(polled)
     }
 
-    /// Claims from the watermark on.
+    /// Claims from the watermark on; gives whether there is more.
     async fn recent(
         &self,
         rounds: &mut Rounds,
         room: &Room,
-        rows: usize,
-        polled: &mut Polled,
-    ) -> Result<usize, Error> {
+        left: &mut Left,
+    ) -> Result<bool, Error> {
         let Some(subscription) = self.interest.of_open(&self.store, &room.open) else {
-            return Ok(0);
+            return Ok(false);
         };
-        let [fresh, retried] = self.share(rows, rounds.odd);
-        let [after_fresh, after_retried] =
-            rounds.watermarks.get().map_or([None; 2], |m| m.map(Some));
-        let fresh = Quota { rows: fresh, after: after_fresh, until: None };
-        let retried = Quota { rows: retried, after: after_retried, until: None };
-        let anchor = self.hand.now();
-        let claims = self.claim(&subscription, fresh, retried, room.bytes).await?;
-        rounds.watermarks.raise(&claims, anchor, self.skip_recent);
-        polled.full |= claims.fresh_until.is_some() || claims.retried_until.is_some();
-        Ok(self.take_in(rounds, claims, anchor).await)
+        let mut is_full = false;
+        let shares = self.share(left.rows, rounds.odd);
+        for (kind, rows) in shares.into_iter().enumerate() {
+            if rows == 0 || left.bytes == 0 {
+                continue;
+            }
+            let after = rounds.watermarks.get().map(|marks| marks[kind]);
+            let quota = Quota { rows, after, until: None };
+            let anchor = self.hand.now();
+            let claims = self.claim(&subscription, kind, quota, left.bytes).await?;
+            rounds.watermarks.raise(kind, claims.until(), anchor, self.skip_recent);
+            is_full |= claims.until().is_some();
+            self.take_in(rounds, claims, anchor, left).await;
+        }
+        Ok(is_full)
     }
 
     /// How many fresh rows and how many retried ones. Each have a share of their own, so that failing
@@ -227,44 +243,17 @@ impl<DB: Backend> Poller<DB> {
         Some(room.rows.min(most).min(by_bytes).min(capacity).max(1))
     }
 
-    /// Claims fresh rows and then retried ones. If the second fails, the first are not lost.
+    /// Claims rows of one of [`KINDS`](watermark::KINDS).
     async fn claim(
         &self,
         subscription: &Subscription,
-        fresh: Quota,
-        retried: Quota,
+        kind: usize,
+        quota: Quota,
         bytes: usize,
     ) -> Result<Claims, Error> {
         let begun = Instant::now();
         let none = Quota::default();
-        let mut claims = self.claim_some(subscription, fresh, none, bytes).await?;
-        let used: usize = claims.rows.iter().map(|row| row.envelope.payload().len()).sum();
-        let left = bytes.saturating_sub(used);
-        if retried.rows > 0 && claims.excess.is_empty() && (left > 0 || claims.rows.is_empty()) {
-            match self.claim_some(subscription, none, retried, left).await {
-                Ok(mut more) => {
-                    claims.rows.append(&mut more.rows);
-                    claims.undecodable.append(&mut more.undecodable);
-                    claims.excess.append(&mut more.excess);
-                    claims.retried_until = more.retried_until;
-                }
-                Err(error) if claims.rows.is_empty() => return Err(error),
-                Err(error) => tracing::debug!(%error, "only fresh events could be claimed"),
-            }
-        }
-        if !claims.rows.is_empty() {
-            self.metrics.claimed(claims.rows.len(), begun.elapsed());
-        }
-        Ok(claims)
-    }
-
-    async fn claim_some(
-        &self,
-        subscription: &Subscription,
-        fresh: Quota,
-        retried: Quota,
-        bytes: usize,
-    ) -> Result<Claims, Error> {
+        let (fresh, retried) = if kind == 0 { (quota, none) } else { (none, quota) };
         let lease = Lease { owner: &self.owner, length: self.hand.lease() };
         let skip_recent = self.skip_recent;
         let request = ClaimRequest { lease, subscription, fresh, retried, bytes, skip_recent };
@@ -272,15 +261,28 @@ impl<DB: Backend> Poller<DB> {
         let claim = within(self.patience, "claiming events", self.store.claim(request));
         let claims = claim.instrument(span.clone()).await?;
         span.record("rows", claims.rows.len());
+        if !claims.rows.is_empty() {
+            self.metrics.claimed(claims.rows.len(), begun.elapsed());
+        }
         Ok(claims)
     }
 
-    async fn take_in(&self, rounds: &mut Rounds, claims: Claims, anchor: Instant) -> usize {
+    /// Takes in what was claimed, before anything else can fail.
+    async fn take_in(
+        &self,
+        rounds: &mut Rounds,
+        claims: Claims,
+        anchor: Instant,
+        left: &mut Left,
+    ) -> usize {
+        let bytes: usize = claims.rows.iter().map(|row| row.envelope.payload().len()).sum();
         if !claims.rows.is_empty() {
-            let bytes: usize = claims.rows.iter().map(|row| row.envelope.payload().len()).sum();
             rounds.average = bytes / claims.rows.len();
         }
-        self.admit(claims, anchor).await
+        let rows = self.admit(claims, anchor).await;
+        left.rows = left.rows.saturating_sub(rows);
+        left.bytes = left.bytes.saturating_sub(bytes);
+        rows
     }
 
     async fn admit(&self, claims: Claims, anchor: Instant) -> usize {

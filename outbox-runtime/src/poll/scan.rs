@@ -180,6 +180,13 @@ impl Scan {
         }
     }
 
+    /// A reader has nothing to read for.
+    pub(super) fn give_up(&mut self, reader: Reader) {
+        if let Some(reading) = self.reading(reader) {
+            *reading = None;
+        }
+    }
+
     /// A reader could not read its window: the next one is smaller.
     pub(super) fn has_failed(&mut self, reader: Reader, took: Duration, now: Instant) {
         self.window = (self.window / 2).max(SMALLEST_WINDOW);

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::event::Status;
-use crate::store::{Claims, Look, Position};
+use crate::store::{Look, Position};
 
 /// What is claimed: rows that were never tried, and rows that were.
 pub(super) const KINDS: [Status; 2] = [Status::New, Status::Retry];
@@ -36,12 +36,17 @@ impl Watermarks {
         }
     }
 
-    /// A claim asked at `anchor` came to these ends, or found less than it asked for.
-    pub(super) fn raise(&mut self, claims: &Claims, anchor: Instant, skip_recent: Duration) {
+    /// A claim of one kind, asked at `anchor`, came to an end, or found less than it asked for.
+    pub(super) fn raise(
+        &mut self,
+        kind: usize,
+        end: Option<Position>,
+        anchor: Instant,
+        skip_recent: Duration,
+    ) {
         let present = self.present(anchor, skip_recent);
-        let Some(marks) = &mut self.marks else { return };
-        for (mark, end) in marks.iter_mut().zip([claims.fresh_until, claims.retried_until]) {
-            *mark = end.or(present).unwrap_or(*mark);
+        if let Some(marks) = &mut self.marks {
+            marks[kind] = end.or(present).unwrap_or(marks[kind]);
         }
     }
 

@@ -2,16 +2,16 @@ use std::time::Instant;
 
 use super::scan::{Cursor, Reader};
 use super::watermark::KINDS;
-use super::{Poller, Purpose, Rounds};
+use super::{Left, Poller, Purpose, Rounds};
 use crate::Error;
 use crate::error::chain;
 use crate::event::Status;
 use crate::hand::Room;
 use crate::run::within;
-use crate::store::{Backend, Claims, Position, Quota, Subscription};
+use crate::store::{Backend, Position, Quota, Subscription};
 
 impl<DB: Backend> Poller<DB> {
-    /// Reads one window below the watermark, and claims what is in it; gives how many rows.
+    /// Reads one window below the watermark, and claims what is in it.
     ///
     /// A window that cannot be read, say because it takes too long, is tried again later and smaller. It
     /// is not an error of the round: claims from the watermark on go on without it.
@@ -19,23 +19,29 @@ impl<DB: Backend> Poller<DB> {
         &self,
         rounds: &mut Rounds,
         room: &Room,
-        rows: usize,
+        left: &mut Left,
         purpose: Purpose,
-    ) -> Result<usize, Error> {
+    ) -> Result<(), Error> {
         let everything = purpose == Purpose::Everything;
         let begun = Instant::now();
-        let Some(reader) = rounds.scan.next((!everything).then_some(begun)) else { return Ok(0) };
+        let Some(reader) = rounds.scan.next((!everything).then_some(begun)) else { return Ok(()) };
         let subscription = match reader {
             Reader::Everyone => self.interest.of_open(&self.store, &room.open),
             Reader::Listener(index) => Some(self.interest.of_one(&self.store, index)),
         };
-        let Some(subscription) = subscription else { return Ok(0) };
+        let Some(subscription) = subscription else {
+            // There is nothing to read for. A listener that is closed has a cursor of its own.
+            rounds.scan.give_up(reader);
+            return Ok(());
+        };
         let mut found = 0;
-        for (kind, status) in KINDS.into_iter().enumerate() {
-            let share = self.share(rows, rounds.odd)[kind];
-            let read =
-                self.window(rounds, reader, kind, &subscription, (status, share, room.bytes));
-            match read.await {
+        let shares = self.share(left.rows, rounds.odd);
+        for (kind, rows) in shares.into_iter().enumerate() {
+            if rows == 0 || left.bytes == 0 {
+                continue;
+            }
+            let quota = Quota { rows, ..Quota::default() };
+            match self.window(rounds, reader, kind, &subscription, quota, left).await {
                 Ok(claimed) => found += claimed,
                 Err(error) if everything => return Err(error),
                 Err(error) => {
@@ -47,44 +53,41 @@ impl<DB: Backend> Poller<DB> {
                             "a scan below the watermark failed; trying again later"
                         );
                     }
-                    return Ok(found);
+                    return Ok(());
                 }
             }
         }
         rounds.scan.has_read(reader, found, begun.elapsed(), Instant::now());
-        Ok(found)
+        Ok(())
     }
 
-    /// Reads the rows of one status in a reader's window.
+    /// Reads the rows of one kind in a reader's window; gives how many were claimed.
     async fn window(
         &self,
         rounds: &mut Rounds,
         reader: Reader,
         kind: usize,
         subscription: &Subscription,
-        (status, rows, bytes): (Status, usize, usize),
+        quota: Quota,
+        left: &mut Left,
     ) -> Result<usize, Error> {
         let Some(watermarks) = rounds.watermarks.get() else { return Ok(0) };
-        let Some(cursor) = rounds.scan.cursor(reader, kind).filter(|_| rows > 0) else {
-            return Ok(0);
-        };
+        let Some(cursor) = rounds.scan.cursor(reader, kind) else { return Ok(0) };
         let top = watermarks[kind];
         let end = match cursor.window {
             Some(end) => end,
-            None => self.window_end(rounds, status, cursor, top).await?,
+            None => self.window_end(rounds, KINDS[kind], cursor, top).await?,
         };
-        let quota = Quota { rows, after: cursor.after, until: Some(end) };
-        let none = Quota::default();
-        let (fresh, retried) = if status == Status::New { (quota, none) } else { (none, quota) };
+        let quota = Quota { after: cursor.after, until: Some(end), ..quota };
         let anchor = self.hand.now();
-        let claims = self.claim(subscription, fresh, retried, bytes).await?;
-        let next = match end_of(&claims) {
+        let claims = self.claim(subscription, kind, quota, left.bytes).await?;
+        let next = match claims.until() {
             Some(last) => Some(Cursor { after: Some(last), window: Some(end) }),
             None if end >= top => None,
             None => Some(Cursor { after: Some(end), window: None }),
         };
         rounds.scan.advance(reader, kind, next);
-        Ok(self.take_in(rounds, claims, anchor).await)
+        Ok(self.take_in(rounds, claims, anchor, left).await)
     }
 
     /// Where a window ends: after so many rows, or at the watermark.
@@ -99,9 +102,4 @@ impl<DB: Backend> Poller<DB> {
         let end = within(self.patience, "looking for due events", end).await?;
         Ok(end.unwrap_or(top))
     }
-}
-
-/// Where a claim of one status ended, if there is more.
-fn end_of(claims: &Claims) -> Option<Position> {
-    claims.fresh_until.or(claims.retried_until)
 }

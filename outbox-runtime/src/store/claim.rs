@@ -1,16 +1,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use sqlx::{Connection, SqlStr};
 
 use super::batch::{Arg, Batch, Cell};
-use super::dialect::{Dialect, Locking, Places};
-use super::row::{self, micros, span};
+use super::dialect::{Dialect, Locking};
+use super::row::{self, span};
 use super::statements::{self, Statements};
-use super::{Backend, Claimed, Store, Undecodable, injecting, lending, retrying};
+use super::{Backend, Claimed, Position, Store, Undecodable, injecting, lending, retrying};
 use crate::Error;
-use crate::event::Status;
 
 const DOING: &str = "claiming events";
 
@@ -85,22 +84,6 @@ pub struct Quota {
     pub until: Option<Position>,
 }
 
-/// A place in the order of claims: by due time, and by sequence among rows that are due at one time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
-    /// When a row is due.
-    pub due: SystemTime,
-    /// Its sequence.
-    pub sequence: i64,
-}
-
-impl Position {
-    /// Before every row that is due at a time.
-    pub fn before(due: SystemTime) -> Self {
-        Self { due, sequence: i64::MIN }
-    }
-}
-
 /// What was claimed, in the order of due time and sequence.
 #[derive(Debug, Default)]
 pub struct Claims {
@@ -114,6 +97,13 @@ pub struct Claims {
     pub fresh_until: Option<Position>,
     /// The place of the last of the retried ones, if there were as many as asked for.
     pub retried_until: Option<Position>,
+}
+
+impl Claims {
+    /// The place of the last row, if there were as many as asked for of the one status that was.
+    pub(crate) fn until(&self) -> Option<Position> {
+        self.fresh_until.or(self.retried_until)
+    }
 }
 
 /// Rows as they come from the server. Those that exceed the bytes are let go at once, so that a
@@ -377,39 +367,6 @@ impl<DB: Backend> Store<DB> {
             injecting!(self, Claim => DB::fetch(connection, update.clone(), args).await)
         });
         rows.map(|rows| row::sequences::<DB>(&rows))
-    }
-
-    /// The end of a window of so many rows of a status that begins after a place; `None` if there are
-    /// fewer up to another place.
-    pub(crate) async fn window_end(
-        &self,
-        status: Status,
-        after: Option<Position>,
-        until: Position,
-        rows: u32,
-    ) -> Result<Option<Position>, Error> {
-        let sql = &self.sql.window_end[usize::from(status != Status::New)];
-        let mut args = self.between(after, Some(until));
-        args.push(i64::from(rows.saturating_sub(1)).into());
-        let found = self.rows("looking for due events", sql.clone(), args).await?;
-        let number = |column| found.first().and_then(|row| DB::int(row, column).ok().flatten());
-        Ok(number(1).and_then(|sequence| Some(Position { due: row::time(number(0)?)?, sequence })))
-    }
-
-    /// What is bound for the part of the order of claims after a place and up to another.
-    fn between(&self, after: Option<Position>, until: Option<Position>) -> Vec<Arg> {
-        /// Beyond the end of every calendar but SQLite's, which has none.
-        const LATEST: i64 = 253_370_764_800_000_000;
-        let dialect = self.dialect();
-        let after = after.map_or((dialect.earliest, i64::MIN), |place| {
-            (micros(place.due).max(dialect.earliest), place.sequence)
-        });
-        let until = until.map_or((LATEST, i64::MAX), |place| (micros(place.due), place.sequence));
-        let bind = |(due, sequence): (i64, i64)| match dialect.places {
-            Places::Row => vec![due, sequence],
-            Places::TimeTwice => vec![due, due, sequence],
-        };
-        [after, until].into_iter().flat_map(bind).map(Arg::from).collect()
     }
 }
 
