@@ -26,6 +26,7 @@ mod interleave;
 mod lost;
 mod model;
 mod plan;
+mod pooled;
 mod price;
 mod purge;
 mod schema;

@@ -78,7 +78,7 @@ impl<DB: Backend> Recorder<DB> {
                          that holds them (`SELECT … FOR UPDATE` on the outbox's table)"
                     );
                 }
-                self.metrics.recorded(rows, recorded.stale, begun.elapsed());
+                self.metrics.recorded(rows - locked, recorded.stale, begun.elapsed());
                 if recorded.stale > 0 {
                     tracing::warn!(
                         events = recorded.stale,

@@ -100,7 +100,8 @@ impl Hand {
         }
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(batch.len());
-        state.locked_until = Some(state.clock.now() + LOCKED_PAUSE);
+        let until = state.clock.now() + LOCKED_PAUSE;
+        state.locked_until.get_or_insert(until);
         let outcomes = batch.into_iter().map(Outcome::sent);
         state.locked.extend(outcomes);
     }

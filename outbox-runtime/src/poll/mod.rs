@@ -67,8 +67,8 @@ pub(crate) struct Rounds {
     scan: Scan,
     /// The average payload of the last claim, to guess how many rows the bytes have room for.
     average: usize,
-    /// Whose turn it is when there is room for one.
-    odd: bool,
+    /// How many there were: they take turns in what comes first.
+    number: usize,
     /// When the last claim from the watermark on was asked for.
     last_recent: Option<Instant>,
 }
@@ -123,6 +123,9 @@ enum Purpose {
 /// While there is much to read below the watermark, how often to look above it.
 const RECENT: Duration = Duration::from_millis(20);
 
+/// What a transaction inserted longer ago than this is not looked for by one claim.
+const LONG_AGO: Duration = Duration::from_secs(10);
+
 impl<DB: Backend> Poller<DB> {
     /// Looks when something is due.
     async fn look(&self, from: From) -> Result<Look, Error> {
@@ -133,8 +136,18 @@ impl<DB: Backend> Poller<DB> {
         };
         let look = self.store.look(fresh, retried);
         let look = within(self.patience, "looking for due events", look).await?;
-        rounds.watermarks.read(&look, self.skip_recent);
+        rounds.watermarks.read(look.now, self.hand.now(), self.skip_recent);
         Ok(look)
+    }
+
+    /// Makes sure that there is a watermark, for which the database's clock is needed.
+    async fn set_watermark(&self) -> Result<(), Error> {
+        let mut rounds = self.rounds.lock().await;
+        if rounds.watermarks.get().is_none() {
+            let clock = within(self.patience, "reading the clock", self.store.now()).await?;
+            rounds.watermarks.read(clock, self.hand.now(), self.skip_recent);
+        }
+        Ok(())
     }
 
     /// Begins to go over everything below the watermark.
@@ -142,22 +155,30 @@ impl<DB: Backend> Poller<DB> {
         self.rounds.lock().await.scan.begin_pass();
     }
 
-    /// Whether there is something to read below the watermark now, for the listeners that are open.
-    async fn has_to_scan(&self, open: &[bool]) -> bool {
+    /// When there is something to read below the watermark, for the listeners that are open.
+    async fn scan_in(&self, open: &[bool]) -> Option<Duration> {
         let mut rounds = self.rounds.lock().await;
         let Rounds { scan, watermarks, .. } = &mut *rounds;
         scan.observe(open, watermarks.get());
-        scan.wait(Instant::now()).is_some_and(|wait| wait.is_zero())
+        scan.wait(Instant::now())
     }
 
-    /// A row that was inserted at a time has become visible only now.
+    /// A row that was inserted at a time has become visible only now. One claim finds it, if that is not
+    /// long ago; else what lies between is read in windows.
     async fn lower(&self, since: Instant) {
-        self.rounds.lock().await.watermarks.lower(since, self.skip_recent);
+        let mut rounds = self.rounds.lock().await;
+        let Some(place) = rounds.watermarks.present(since, self.skip_recent) else { return };
+        if since.elapsed() < LONG_AGO {
+            rounds.watermarks.lower(place);
+            rounds.scan.lower(place);
+        } else {
+            rounds.scan.read_from(place);
+        }
     }
 
     /// Claims one batch of what is due, wherever it is. For those who ask for a round of their own.
     pub(crate) async fn round_over_everything(&self) -> Result<usize, Error> {
-        self.look(From::Beginning).await?;
+        self.set_watermark().await?;
         self.rounds.lock().await.scan.restart_pass();
         loop {
             let polled = self.round(Purpose::Everything).await?;
@@ -181,8 +202,9 @@ impl<DB: Backend> Poller<DB> {
         };
         let mut left = Left { rows, bytes: room.bytes };
         // In turn, so that neither takes all the room from the other.
-        rounds.odd = !rounds.odd;
-        if rounds.odd {
+        rounds.number = rounds.number.wrapping_add(1);
+        let scan_first = rounds.number % 2 == 1;
+        if scan_first {
             self.scan(rounds, &room, &mut left, purpose).await?;
         }
         let is_time = rounds.last_recent.is_none_or(|last| last.elapsed() >= RECENT);
@@ -190,7 +212,7 @@ impl<DB: Backend> Poller<DB> {
             rounds.last_recent = Some(Instant::now());
             polled.full = self.recent(rounds, &room, &mut left).await?;
         }
-        if left.is_some() && !rounds.odd {
+        if left.is_some() && !scan_first {
             self.scan(rounds, &room, &mut left, purpose).await?;
         }
         polled.rows = rows - left.rows;
@@ -209,7 +231,7 @@ impl<DB: Backend> Poller<DB> {
             return Ok(false);
         };
         let mut is_full = false;
-        let shares = self.share(left.rows, rounds.odd);
+        let (shares, before) = (self.share(left.rows, rounds.number), left.rows);
         for (kind, rows) in shares.into_iter().enumerate() {
             if rows == 0 || left.bytes == 0 {
                 continue;
@@ -217,7 +239,14 @@ impl<DB: Backend> Poller<DB> {
             let after = rounds.watermarks.get().map(|marks| marks[kind]);
             let quota = Quota { rows, after, until: None };
             let anchor = self.hand.now();
-            let claims = self.claim(&subscription, kind, quota, left.bytes).await?;
+            let claims = match self.claim(&subscription, kind, quota, left.bytes).await {
+                Ok(claims) => claims,
+                Err(error) if left.rows == before => return Err(error),
+                Err(error) => {
+                    tracing::debug!(%error, "only fresh events could be claimed");
+                    break;
+                }
+            };
             rounds.watermarks.raise(kind, claims.until(), anchor, self.skip_recent);
             is_full |= claims.until().is_some();
             self.take_in(rounds, claims, anchor, left).await;
@@ -227,8 +256,9 @@ impl<DB: Backend> Poller<DB> {
 
     /// How many fresh rows and how many retried ones. Each have a share of their own, so that failing
     /// events cannot crowd out new ones, nor be crowded out.
-    fn share(&self, rows: usize, odd: bool) -> [usize; 2] {
-        let retried = if rows == 1 { usize::from(odd) } else { (rows / 5).max(1) };
+    fn share(&self, rows: usize, number: usize) -> [usize; 2] {
+        // Room for one goes to each of them in turn, whether it is the scan's turn or not.
+        let retried = if rows == 1 { number / 2 % 2 } else { (rows / 5).max(1) };
         [(rows - retried).min(self.batch), retried]
     }
 

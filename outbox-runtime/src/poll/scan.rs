@@ -1,9 +1,10 @@
 //! Going over what lies below the watermark.
 //!
-//! A pass over everything finds rows that became visible late. A listener that was closed for a while (its
-//! breaker was open, or it had all that it may hold) reads on from where the others left it behind. Both go
-//! in windows of a bounded number of rows, with a cursor that advances whether a window had anything for
-//! this node or not, and rest after a window in vain, so that ordinary claims go on meanwhile.
+//! A pass over everything finds rows that became visible late, for every listener that is open. One that was
+//! closed for a while (its breaker was open, or it had all that it may hold) reads on from where the others
+//! left it behind, and catches up on the passes that it has missed. All go in windows of a bounded number of
+//! rows, with a cursor that advances whether a window had anything for this node or not, and rest after a
+//! window in vain, so that ordinary claims go on meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -24,8 +25,10 @@ const FIRST_REST: u32 = 1;
 pub(super) enum Reader {
     /// Every listener that is open.
     Everyone,
-    /// One that was closed for a while.
+    /// One that was closed for a while, from where it was left behind.
     Listener(usize),
+    /// The same from the beginning, in place of the passes that it has missed.
+    Late(usize),
 }
 
 /// How far a reader has come among the rows of one status.
@@ -51,6 +54,15 @@ impl Reading {
         Self { cursors, rest_until: None }
     }
 
+    /// Reads again what comes after a place.
+    fn go_back(&mut self, place: Position) {
+        for cursor in &mut self.cursors {
+            if cursor.is_none_or(|cursor| cursor.after > Some(place)) {
+                *cursor = Some(Cursor { after: Some(place), window: None });
+            }
+        }
+    }
+
     fn is_over(&self) -> bool {
         self.cursors.iter().all(Option::is_none)
     }
@@ -64,8 +76,10 @@ impl Reading {
 #[derive(Debug)]
 pub(super) struct Scan {
     pass: Option<Reading>,
-    /// For each listener that was closed, what it has missed.
+    /// For each listener that was closed, what it has missed since.
     behind: Vec<Option<Reading>>,
+    /// For each listener that was closed when a pass began, everything.
+    late: Vec<Option<Reading>>,
     /// Which listeners were open last.
     open: Vec<bool>,
     is_first: bool,
@@ -76,20 +90,41 @@ pub(super) struct Scan {
 
 impl Default for Scan {
     fn default() -> Self {
-        let (pass, behind, open) = (None, Vec::new(), Vec::new());
-        Self { pass, behind, open, is_first: true, turn: 0, window: WINDOW }
+        // There may be a backlog from before this node was started.
+        let pass = Some(Reading::after([None, None]));
+        let (behind, late, open) = (Vec::new(), Vec::new(), Vec::new());
+        Self { pass, behind, late, open, is_first: true, turn: 0, window: WINDOW }
     }
 }
 
 impl Scan {
     /// Begins a pass over everything, unless one is under way.
     pub(super) fn begin_pass(&mut self) {
-        self.pass.get_or_insert(Reading::after([None, None]));
+        if self.pass.is_none() {
+            self.restart_pass();
+        }
     }
 
     /// Begins a pass over everything, from the beginning.
     pub(super) fn restart_pass(&mut self) {
         self.pass = Some(Reading::after([None, None]));
+        for (late, open) in self.late.iter_mut().zip(&self.open) {
+            if !open {
+                late.get_or_insert(Reading::after([None, None]));
+            }
+        }
+    }
+
+    /// Rows after a place have become visible only now. A claim from the watermark on sees them for the
+    /// listeners that are open.
+    pub(super) fn lower(&mut self, place: Position) {
+        self.behind.iter_mut().flatten().for_each(|reading| reading.go_back(place));
+    }
+
+    /// Reads on from a place, for every listener.
+    pub(super) fn read_from(&mut self, place: Position) {
+        self.lower(place);
+        self.pass.get_or_insert(Reading::after([Some(place); 2])).go_back(place);
     }
 
     /// Which listeners are open now. One that has just been closed misses what is claimed from the
@@ -100,20 +135,26 @@ impl Scan {
             return;
         }
         self.behind.resize(open.len(), None);
+        self.late.resize(open.len(), None);
         for (index, is_open) in open.iter().enumerate() {
             let was_open = self.open.get(index).copied().unwrap_or(true);
             let (Some(watermarks), true, false) = (watermarks, was_open, *is_open) else {
                 continue;
             };
             let mut places = watermarks.map(Some);
-            for reading in self.pass.iter().chain(&self.behind[index]) {
-                for (place, cursor) in places.iter_mut().zip(reading.cursors) {
-                    if let Some(cursor) = cursor {
-                        *place = (*place).min(cursor.after);
-                    }
+            for (place, cursor) in places.iter_mut().zip(self.pass.iter().flat_map(|p| p.cursors)) {
+                if let Some(cursor) = cursor {
+                    *place = (*place).min(cursor.after);
                 }
             }
-            self.behind[index] = Some(Reading::after(places));
+            let missed = Reading::after(places);
+            let behind = self.behind[index].get_or_insert(missed);
+            for (cursor, missed) in behind.cursors.iter_mut().zip(missed.cursors) {
+                // Where it is behind already, it stays, with the window that it was reading.
+                if cursor.is_none_or(|own| missed.is_some_and(|missed| missed.after < own.after)) {
+                    *cursor = missed;
+                }
+            }
         }
         self.open = open.to_vec();
     }
@@ -122,13 +163,16 @@ impl Scan {
         match reader {
             Reader::Everyone => Some(&mut self.pass),
             Reader::Listener(index) => self.behind.get_mut(index),
+            Reader::Late(index) => self.late.get_mut(index),
         }
     }
 
     fn readings(&self) -> impl Iterator<Item = (Reader, &Reading)> {
-        let behind = self.behind.iter().zip(&self.open).enumerate();
-        let behind = behind.filter_map(|(index, (reading, open))| {
-            open.then_some((Reader::Listener(index), reading.as_ref()?))
+        let listeners = self.behind.iter().zip(&self.late).zip(&self.open).enumerate();
+        let listeners = listeners.filter(|(_, (_, open))| **open);
+        let behind = listeners.flat_map(|(index, ((behind, late), _))| {
+            let behind = behind.as_ref().map(|reading| (Reader::Listener(index), reading));
+            behind.into_iter().chain(late.as_ref().map(|reading| (Reader::Late(index), reading)))
         });
         let pass = self.pass.iter().filter(|_| self.open.is_empty() || self.open.contains(&true));
         pass.map(|pass| (Reader::Everyone, pass)).chain(behind)
@@ -209,13 +253,18 @@ mod tests {
         Position::before(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
     }
 
+    /// After its first pass.
+    fn idle() -> Scan {
+        Scan { is_first: false, pass: None, ..Scan::default() }
+    }
+
     fn read(scan: &mut Scan, reader: Reader, rows: usize, now: Instant) {
         scan.has_read(reader, rows, Duration::from_millis(10), now);
     }
 
     #[test]
     fn a_window_in_vain_is_followed_by_a_rest_and_any_other_is_not() {
-        let (mut scan, now) = (Scan { is_first: false, ..Scan::default() }, Instant::now());
+        let (mut scan, now) = (idle(), Instant::now());
         scan.observe(&[true], Some([at(9); 2]));
         assert_eq!((scan.wait(now), scan.next(Some(now))), (None, None));
         scan.begin_pass();
@@ -229,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_closed_listener_reads_on_where_it_was_left_behind() {
-        let (mut scan, now) = (Scan::default(), Instant::now());
+        let (mut scan, now) = (idle(), Instant::now());
         scan.observe(&[true, true], Some([at(9); 2]));
         scan.observe(&[true, false], Some([at(10); 2]));
         // It is closed, so there is nothing to read for it.
@@ -250,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_listener_that_is_closed_during_a_pass_misses_the_rest_of_it() {
-        let mut scan = Scan::default();
+        let mut scan = idle();
         scan.observe(&[true], Some([at(9); 2]));
         scan.begin_pass();
         scan.advance(Reader::Everyone, 0, Some(Cursor { after: Some(at(3)), window: None }));
@@ -258,6 +307,42 @@ mod tests {
         scan.observe(&[false], Some([at(9); 2]));
         let after = |scan: &mut Scan, kind| scan.cursor(Reader::Listener(0), kind).unwrap().after;
         assert_eq!((after(&mut scan, 0), after(&mut scan, 1)), (Some(at(3)), Some(at(9))));
+    }
+
+    #[test]
+    fn a_listener_that_is_closed_when_a_pass_begins_makes_up_for_it() {
+        let (mut scan, now) = (idle(), Instant::now());
+        scan.observe(&[true, false], Some([at(9); 2]));
+        scan.begin_pass();
+        scan.give_up(Reader::Everyone);
+        scan.observe(&[true, true], Some([at(10); 2]));
+        let readers: Vec<Reader> = scan.readings().map(|(reader, _)| reader).collect();
+        assert_eq!(readers, [Reader::Listener(1), Reader::Late(1)]);
+        assert_eq!(scan.cursor(Reader::Late(1), 0).unwrap().after, None);
+        assert_eq!(scan.wait(now), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn rows_that_appear_late_are_read_for_a_closed_listener_as_well() {
+        let mut scan = idle();
+        scan.observe(&[true, false], Some([at(9); 2]));
+        scan.lower(at(7));
+        assert_eq!(scan.cursor(Reader::Listener(1), 1).unwrap().after, Some(at(7)));
+        scan.read_from(at(3));
+        assert_eq!(scan.cursor(Reader::Listener(1), 1).unwrap().after, Some(at(3)));
+        assert_eq!(scan.cursor(Reader::Everyone, 0).unwrap().after, Some(at(3)));
+    }
+
+    #[test]
+    fn a_listener_that_is_closed_again_keeps_its_window() {
+        let mut scan = idle();
+        scan.observe(&[false], Some([at(9); 2]));
+        let cursor = Cursor { after: Some(at(4)), window: Some(at(6)) };
+        scan.advance(Reader::Listener(0), 0, Some(cursor));
+        scan.observe(&[true], Some([at(10); 2]));
+        scan.observe(&[false], Some([at(11); 2]));
+        let kept = scan.cursor(Reader::Listener(0), 0).unwrap();
+        assert_eq!((kept.after, kept.window), (Some(at(4)), Some(at(6))));
     }
 
     #[test]

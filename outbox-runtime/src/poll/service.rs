@@ -114,24 +114,29 @@ impl<DB: Backend> Service for PollLoop<DB> {
 impl<DB: Backend> PollLoop<DB> {
     async fn poll(&mut self) -> Result<(), Error> {
         let calls = self.wake.take();
+        self.poller.set_watermark().await?;
         if let Some(since) = calls.since {
             self.poller.lower(since).await;
         }
         let is_pass = calls.sweep || self.next_pass <= Instant::now();
         let mut purpose = Purpose::Due;
         let mut look = None;
+        let scans = |scan_in: Option<Duration>| scan_in.is_some_and(|wait| wait.is_zero());
         if is_pass {
             look = Some(self.begin_pass().await?);
-        } else if !calls.due && !self.starved && self.poller.has_to_scan(&self.open).await {
-            purpose = Purpose::Scan;
         } else if !calls.due && !self.starved {
-            look = Some(self.poller.look(From::Watermark).await?);
+            if scans(self.poller.scan_in(&self.open).await) {
+                purpose = Purpose::Scan;
+            } else {
+                look = Some(self.poller.look(From::Watermark).await?);
+            }
         }
-        if let (Some(Look { due: false, next_in, .. }), false) = (look, calls.due)
-            && !self.poller.has_to_scan(&self.open).await
-        {
-            self.sleep([next_in, self.poller.hand.claimable().changes_in, None]);
-            return Ok(());
+        if let (Some(Look { due: false, next_in, .. }), false) = (look, calls.due) {
+            let scan_in = self.poller.scan_in(&self.open).await;
+            if !scans(scan_in) {
+                self.sleep([next_in, self.poller.hand.claimable().changes_in, scan_in]);
+                return Ok(());
+            }
         }
         let polled = self.poller.round(purpose).await?;
         (self.starved, self.changes_in) = (polled.starved, polled.changes_in);
@@ -150,18 +155,21 @@ impl<DB: Backend> PollLoop<DB> {
         Ok(())
     }
 
-    /// Looks from the beginning, and if something is due goes over everything. If even that takes too
-    /// long, the next time is far away, and claims go on from the watermark.
+    /// Looks from the beginning, and if something is due goes over everything. If even the look takes too
+    /// long, the windows of a pass do not; claims go on from the watermark meanwhile, and the next look
+    /// is far away.
     async fn begin_pass(&mut self) -> Result<Look, Error> {
         let begun = Instant::now();
         let seen = self.poller.look(From::Beginning).await;
-        let rest = begun.elapsed().saturating_mul(REST).max(self.between_passes());
-        self.next_pass = Instant::now() + rest;
-        let seen = seen?;
-        if seen.due {
+        let rest = match seen {
+            Ok(_) | Err(Error::TimedOut { .. }) => begun.elapsed().saturating_mul(REST),
+            Err(_) => Duration::ZERO,
+        };
+        self.next_pass = Instant::now() + rest.max(self.between_passes());
+        if !matches!(seen, Ok(Look { due: false, .. })) {
             self.poller.begin_pass().await;
         }
-        Ok(seen)
+        seen
     }
 
     fn sleep(&mut self, due_in: [Option<Duration>; 3]) {

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::event::Status;
-use crate::store::{Look, Position};
+use crate::store::Position;
 
 /// What is claimed: rows that were never tried, and rows that were.
 pub(super) const KINDS: [Status; 2] = [Status::New, Status::Retry];
@@ -21,18 +21,20 @@ pub(super) struct Watermarks {
 /// How far below the present a watermark stays: longer than a commit takes.
 const MARGIN: Duration = Duration::from_secs(2);
 
+/// Any longer, and there would be no time that long ago.
+const LONGEST_SKIP: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 impl Watermarks {
     /// Where claims begin; `None` before the database's clock was read.
     pub(super) fn get(&self) -> Option<[Position; 2]> {
         self.marks
     }
 
-    /// The database's clock was read.
-    pub(super) fn read(&mut self, look: &Look, skip_recent: Duration) {
-        let read = Instant::now();
-        self.clock = Some((look.now, read));
+    /// The database's clock was read at a moment.
+    pub(super) fn read(&mut self, clock: SystemTime, at: Instant, skip_recent: Duration) {
+        self.clock = Some((clock, at));
         if self.marks.is_none() {
-            self.marks = self.present(read, skip_recent).map(|mark| [mark; 2]);
+            self.marks = self.present(at, skip_recent).map(|mark| [mark; 2]);
         }
     }
 
@@ -50,18 +52,17 @@ impl Watermarks {
         }
     }
 
-    /// A row was inserted at `since` and has become visible only now.
-    pub(super) fn lower(&mut self, since: Instant, skip_recent: Duration) {
-        let Some(since) = self.present(since, skip_recent) else { return };
+    /// Rows after a place have become visible only now.
+    pub(super) fn lower(&mut self, place: Position) {
         for mark in self.marks.iter_mut().flatten() {
-            *mark = (*mark).min(since);
+            *mark = (*mark).min(place);
         }
     }
 
     /// The place of rows that were due at a moment, and a margin earlier.
-    fn present(&self, at: Instant, skip_recent: Duration) -> Option<Position> {
+    pub(super) fn present(&self, at: Instant, skip_recent: Duration) -> Option<Position> {
         let (now, read) = self.clock?;
-        let margin = MARGIN.checked_add(skip_recent)?;
+        let margin = MARGIN + skip_recent.min(LONGEST_SKIP);
         let then = match at.checked_duration_since(read) {
             Some(later) => now.checked_add(later)?,
             None => now.checked_sub(read.duration_since(at))?,

@@ -27,7 +27,9 @@ impl<DB: Backend> Poller<DB> {
         let Some(reader) = rounds.scan.next((!everything).then_some(begun)) else { return Ok(()) };
         let subscription = match reader {
             Reader::Everyone => self.interest.of_open(&self.store, &room.open),
-            Reader::Listener(index) => Some(self.interest.of_one(&self.store, index)),
+            Reader::Listener(index) | Reader::Late(index) => {
+                Some(self.interest.of_one(&self.store, index))
+            }
         };
         let Some(subscription) = subscription else {
             // There is nothing to read for. A listener that is closed has a cursor of its own.
@@ -35,7 +37,7 @@ impl<DB: Backend> Poller<DB> {
             return Ok(());
         };
         let mut found = 0;
-        let shares = self.share(left.rows, rounds.odd);
+        let shares = self.share(left.rows, rounds.number);
         for (kind, rows) in shares.into_iter().enumerate() {
             if rows == 0 || left.bytes == 0 {
                 continue;
@@ -43,9 +45,11 @@ impl<DB: Backend> Poller<DB> {
             let quota = Quota { rows, ..Quota::default() };
             match self.window(rounds, reader, kind, &subscription, quota, left).await {
                 Ok(claimed) => found += claimed,
-                Err(error) if everything => return Err(error),
                 Err(error) => {
                     rounds.scan.has_failed(reader, begun.elapsed(), Instant::now());
+                    if everything {
+                        return Err(error);
+                    }
                     if self.scan_failed.is_time() {
                         let error = chain(&error);
                         tracing::warn!(

@@ -10,7 +10,7 @@ use crate::hand::{Hand, HotSeat, NoSeat};
 use crate::listener::Listeners;
 use crate::metrics::{MetricsExporter, Way};
 use crate::poll::Wake;
-use crate::store::{Backend, Completion, Finish, Finished, Lease, Store};
+use crate::store::{Backend, Completion, Finish, Finished, Lease, Locked, Store};
 use crate::write::{Hot, Left, Seat, Seats};
 
 /// The straight way from a commit to a worker.
@@ -107,8 +107,19 @@ impl<DB: Backend> HotPath<DB> {
                 .into_iter()
                 .map(|sequence| Finish { sequence, token: 1, result: Finished::Released })
                 .collect();
-            if let Err(error) = store.finish(&owner, &given_back, Completion::Keep).await {
-                tracing::warn!(%error, "events committed after the shutdown wait for their lease");
+            let released =
+                store.settle(&owner, &given_back, Completion::Keep, Locked::Skip).await;
+            match released {
+                Ok(unsettled) if unsettled.locked.is_empty() => {}
+                Ok(unsettled) => tracing::warn!(
+                    events = unsettled.locked.len(),
+                    "events committed after the shutdown are locked by another session and wait for \
+                     their lease"
+                ),
+                Err(error) => tracing::warn!(
+                    %error,
+                    "events committed after the shutdown wait for their lease"
+                ),
             }
         });
     }

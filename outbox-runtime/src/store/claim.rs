@@ -113,6 +113,8 @@ struct Catch {
     used: usize,
     /// How many were found, and could not be claimed.
     passed: usize,
+    /// Due time and sequence of the last that was found, if some could not be claimed.
+    last_found: Option<(i64, i64)>,
     rows: Vec<Caught>,
     excess: Vec<(i64, i64)>,
 }
@@ -240,10 +242,10 @@ impl<DB: Backend> Store<DB> {
         // RETURNING gives no order.
         catch.rows.sort_by_key(|caught| (caught.due_at, caught.key().0));
         let full = catch.rows.len() + catch.passed >= quota.rows || !catch.excess.is_empty();
-        let last = full.then(|| catch.rows.last()).flatten();
-        let until = last.and_then(|caught| {
-            Some(Position { due: row::time(caught.due_at)?, sequence: caught.key().0 })
-        });
+        let last = catch.rows.last().map(|caught| (caught.due_at, caught.key().0));
+        let last = catch.last_found.or(last).filter(|_| full);
+        let until =
+            last.and_then(|(due, sequence)| Some(Position { due: row::time(due)?, sequence }));
         // Of the dialects that read first, the excess was never claimed.
         if matches!(DB::DIALECT.claim, Locking::AtOnce(_)) {
             claims.excess.append(&mut catch.excess);
@@ -342,6 +344,7 @@ impl<DB: Backend> Store<DB> {
             claimed.extend(retrying!(DB, DOING, self.claim_read(&catch, request.lease).await)?);
         }
         // Another process may have been faster with some of them. They count as found: there may be more.
+        catch.last_found = catch.rows.last().map(|row| (row.due_at, row.key().0));
         let is_claimed = |row: &Caught| claimed.contains(&row.key().0);
         catch.passed = catch.rows.iter().filter(|row| !is_claimed(row)).count();
         catch.rows.retain(is_claimed);
@@ -378,7 +381,7 @@ async fn catch<DB: Backend>(
     owner: &str,
 ) -> sqlx::Result<Catch> {
     let (rows, excess) = (Vec::new(), Vec::new());
-    let mut catch = Catch { bytes, used: 0, passed: 0, rows, excess };
+    let mut catch = Catch { bytes, used: 0, passed: 0, last_found: None, rows, excess };
     DB::fetch_each(connection, sql.clone(), args, &mut |row| catch.add::<DB>(row, owner)).await?;
     Ok(catch)
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use sqlx::{SqlStr, Transaction};
 
 use super::batch::Arg;
+use super::session::SetUp;
 use super::{
     Backend, ClaimRequest, DeadFilter, Finish, Finished, Lease, Position, Quota, Renewal, Store,
     Subscription, finish, row,
@@ -40,6 +41,12 @@ impl<DB: Backend> Store<DB> {
     #[doc(hidden)]
     pub async fn explaining_relay(&self) -> Result<Self, Error> {
         self.for_relay(1, Duration::from_secs(60)).await
+    }
+
+    /// The same store as a relay has it behind a connection pooler.
+    #[doc(hidden)]
+    pub fn explaining_pooled_relay(&self) -> Self {
+        self.relay(2, Duration::from_secs(10), SetUp::InTransactions)
     }
 
     /// The statements whose cost must not grow with the table. Claims look from a watermark on.

@@ -4,7 +4,7 @@
 //! `STRAIGHT_JOIN` from the batch to the table, and by its key (`FORCE INDEX`): on a small table the
 //! optimiser would rather scan it, and so wait for every row that somebody else has locked, or lock it
 //! all itself. The claim names its index as well: it would look up the status alone, and walk every
-//! row below the floor.
+//! row below the watermark.
 //!
 //! The unique index of the ids is descending: a duplicate locks the gap before its record, and in an
 //! ascending index that may be the gap into which every generated id goes.

@@ -16,6 +16,15 @@ use super::backend::Options;
 use super::{Backend, Store, statements};
 use crate::Error;
 
+/// How the relay's statements get their settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SetUp {
+    /// The session is started with them.
+    AtStart,
+    /// Each piece of work carries them in a transaction of its own.
+    InTransactions,
+}
+
 /// The relay's own connections: made like the application's, so that a busy application cannot starve
 /// the relay, but with a limit to what a statement may take.
 pub(super) struct RelaySession<DB: Backend> {
@@ -23,22 +32,24 @@ pub(super) struct RelaySession<DB: Backend> {
     /// The application's options that the relay's connections were last made from.
     followed: Mutex<Arc<Options<DB>>>,
     statement_timeout: Duration,
-    /// Whether the server takes settings together with the start of a session.
-    at_start: bool,
+    set_up: SetUp,
     /// What sets up a session that has started, where that takes a statement.
     setup: Option<SqlStr>,
 }
 
 impl<DB: Backend> fmt::Debug for RelaySession<DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RelaySession").field("at_start", &self.at_start).finish_non_exhaustive()
+        f.debug_struct("RelaySession").field("set_up", &self.set_up).finish_non_exhaustive()
     }
 }
 
 impl<DB: Backend> RelaySession<DB> {
     fn options(&self, application: &Options<DB>) -> Options<DB> {
         let options = application.clone();
-        if self.at_start { DB::relay(options, self.statement_timeout) } else { options }
+        match self.set_up {
+            SetUp::AtStart => DB::relay(options, self.statement_timeout),
+            SetUp::InTransactions => options,
+        }
     }
 
     /// The application may have been given other credentials since: tokens that live for a quarter of an
@@ -64,46 +75,57 @@ impl<DB: Backend> Store<DB> {
         connections: u32,
         statement_timeout: Duration,
     ) -> Result<Self, Error> {
-        let application = &self.pool;
-        let mut session = RelaySession {
-            application: application.clone(),
-            followed: Mutex::new(application.connect_options()),
-            // The server gives up a little earlier than the caller, and so says which statement it was.
-            statement_timeout: statement_timeout.mul_f64(0.9),
-            at_start: true,
-            setup: None,
+        let own = self.relay(connections, statement_timeout, SetUp::AtStart);
+        let error = match own.has_settings().await {
+            Ok(true) => return Ok(own),
+            Ok(false) => None,
+            Err(error) if is_refusal(&error) => Some(error),
+            Err(error) => return Err(Error::database("connecting")(error)),
         };
-        session.setup = statements::session(DB::DIALECT, session.statement_timeout);
-        let pool = |session: &RelaySession<DB>| {
-            let options = session.options(&application.connect_options());
-            application
-                .options()
-                .clone()
-                .max_connections(connections)
-                .min_connections(0)
-                // The loops notice a broken connection by themselves, and try again.
-                .test_before_acquire(false)
-                .acquire_timeout(statement_timeout)
-                .connect_lazy_with(options)
+        // A connection pooler between the relay and the server may refuse start-up parameters, or pass over
+        // them.
+        let own = self.relay(connections, statement_timeout, SetUp::InTransactions);
+        own.pool.acquire().await.map_err(Error::database("connecting"))?;
+        tracing::warn!(
+            error = error.map(tracing::field::display),
+            "the relay's sessions cannot be set up, probably because of a connection pooler; each \
+             statement carries its settings in a transaction of its own"
+        );
+        Ok(own)
+    }
+
+    pub(super) fn relay(&self, connections: u32, timeout: Duration, set_up: SetUp) -> Self {
+        let application = self.pool.clone();
+        // The server gives up a little earlier than the caller, and so says which statement it was.
+        let statement_timeout = timeout.mul_f64(0.9);
+        let settings = match set_up {
+            SetUp::AtStart => None,
+            SetUp::InTransactions => statements::settings(DB::DIALECT, Some(statement_timeout)),
         };
-        let mut own = pool(&session);
-        let mut settings = None;
-        let set_up = has_settings(&own).await;
-        if !matches!(set_up, Ok(true)) {
-            // A connection pooler between the relay and the server may refuse start-up parameters, or
-            // pass over them.
-            session.at_start = false;
-            own = pool(&session);
-            own.acquire().await.map_err(Error::database("connecting"))?;
-            settings = statements::settings(DB::DIALECT, Some(session.statement_timeout));
-            let error = set_up.err().map(tracing::field::display);
-            tracing::warn!(
-                error,
-                "the relay's sessions cannot be set up, probably because of a connection pooler; each \
-                 statement carries its settings in a transaction of its own"
-            );
-        }
-        Ok(Self { pool: own, relay: Some(Arc::new(session)), settings, ..self.clone() })
+        let followed = application.connect_options();
+        let session = RelaySession {
+            followed: Mutex::new(Arc::clone(&followed)),
+            application,
+            statement_timeout,
+            set_up,
+            setup: statements::session(DB::DIALECT, statement_timeout),
+        };
+        let options = session.application.options().clone().max_connections(connections);
+        let pool = options
+            .min_connections(0)
+            // The loops notice a broken connection by themselves, and try again.
+            .test_before_acquire(false)
+            .acquire_timeout(timeout)
+            .connect_lazy_with(session.options(&followed));
+        Self { pool, relay: Some(Arc::new(session)), settings, ..self.clone() }
+    }
+
+    /// Whether new sessions have the settings that they were asked to have.
+    async fn has_settings(&self) -> sqlx::Result<bool> {
+        let mut connection = self.pool.acquire().await?;
+        let Some(test) = DB::DIALECT.has_settings else { return Ok(true) };
+        let rows = DB::fetch(&mut connection, test.into_sql_str(), vec![]).await?;
+        Ok(rows.first().map_or(Ok(None), |row| DB::int(row, 0))? == Some(1))
     }
 
     /// Makes the next connections like the application's are now.
@@ -119,12 +141,16 @@ impl<DB: Backend> Store<DB> {
     }
 }
 
-/// Whether new sessions have the settings that they were asked to have.
-async fn has_settings<DB: Backend>(pool: &Pool<DB>) -> sqlx::Result<bool> {
-    let mut connection = pool.acquire().await?;
-    let Some(test) = DB::DIALECT.has_settings else { return Ok(true) };
-    let rows = DB::fetch(&mut connection, test.into_sql_str(), vec![]).await?;
-    Ok(rows.first().map_or(Ok(None), |row| DB::int(row, 0))? == Some(1))
+/// Whether a session was refused for what it asked for, and not because the server has no room for it or is
+/// going down.
+fn is_refusal(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(error) => {
+            let code = error.code().unwrap_or_default();
+            !["28", "53", "57"].iter().any(|class| code.starts_with(class))
+        }
+        _ => false,
+    }
 }
 
 /// A connection with the settings under which statements are meant to run.
