@@ -155,6 +155,11 @@ impl<DB: Backend> Poller<DB> {
         self.rounds.lock().await.scan.begin_pass();
     }
 
+    /// There is nothing to go over: nothing is due, from the beginning on.
+    async fn end_pass(&self) {
+        self.rounds.lock().await.scan.end_pass();
+    }
+
     /// When there is something to read below the watermark, for the listeners that are open.
     async fn scan_in(&self, open: &[bool]) -> Option<Duration> {
         let mut rounds = self.rounds.lock().await;

@@ -115,6 +115,12 @@ impl Scan {
         }
     }
 
+    /// There is nothing below the watermark.
+    pub(super) fn end_pass(&mut self) {
+        self.pass = None;
+        self.is_first = false;
+    }
+
     /// Rows after a place have become visible only now. A claim from the watermark on sees them for the
     /// listeners that are open.
     pub(super) fn lower(&mut self, place: Position) {
@@ -219,7 +225,7 @@ impl Scan {
         if reading.is_some_and(|reading| reading.is_over()) {
             *reading = None;
             if reader == Reader::Everyone {
-                self.is_first = false;
+                self.end_pass();
             }
         }
     }

@@ -166,8 +166,9 @@ impl<DB: Backend> PollLoop<DB> {
             Err(_) => Duration::ZERO,
         };
         self.next_pass = Instant::now() + rest.max(self.between_passes());
-        if !matches!(seen, Ok(Look { due: false, .. })) {
-            self.poller.begin_pass().await;
+        match seen {
+            Ok(Look { due: false, .. }) => self.poller.end_pass().await,
+            Ok(_) | Err(_) => self.poller.begin_pass().await,
         }
         seen
     }
