@@ -115,7 +115,8 @@ async fn what_another_process_writes_is_a_probe_as_well<DB: TestDatabase>(db: Fr
     let calls = mails.calls();
     assert_eq!(calls.len(), 31);
     assert!(calls[1].at - calls[0].at >= Duration::from_millis(500), "after the pause");
-    assert!(calls[1].at - calls[0].at < Duration::from_secs(4), "without waiting for a poll");
+    // The poll interval is an hour. A loaded machine takes a few seconds for what takes one on an idle one.
+    assert!(calls[1].at - calls[0].at < Duration::from_secs(20), "without waiting for a poll");
     outbox.shutdown().await.unwrap();
 }
 
