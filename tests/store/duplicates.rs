@@ -11,6 +11,8 @@ use super::write::writer;
 /// How long a writer may take whose events have nothing to do with the open transaction.
 const PROMPT: Duration = Duration::from_secs(1);
 
+const IS_MARIADB: &str = "SELECT VERSION() LIKE '%MariaDB%'";
+
 /// An event under an id of the caller's. It sorts after every generated id, and it is the first one that
 /// does.
 fn chosen(id: &str) -> EventEnvelope {
@@ -158,8 +160,16 @@ async fn a_row_that_the_snapshot_hides_is_a_duplicate<DB: TestDatabase>(db: Fres
         assert!(others.iter().all(|written| written.outcome == WriteOutcome::Inserted));
         let first = format!("SELECT sequence FROM outbox_event WHERE event_id = '{id}'");
         assert_eq!(last.sequence, db.number(first).await);
-        others_commit(&writer, "after a hidden duplicate").await;
+        // MySQL itself keeps the table's end locked for a transaction in which an INSERT has failed, and
+        // other writers wait for its end.
+        let frees = DB::SHORT_NAME != "mysql" || db.number(IS_MARIADB).await == 1;
+        if frees {
+            others_commit(&writer, "after a hidden duplicate").await;
+        }
         tx.commit().await.unwrap();
+        if !frees {
+            others_commit(&writer, "after the end of a hidden duplicate").await;
+        }
     }
     assert_eq!((&db, writer.store()).count().await, 9 + 2 * (1 + 1 + 2 + 9 + 70 + 1));
 }

@@ -49,6 +49,9 @@ async fn assert_plan<DB: TestDatabase>(
 ) {
     let explain = AssertSqlSafe(format!("{}{}", DB::EXPLAIN, sql.as_str())).into_sql_str();
     let mut tx = store.begin_explaining().await.unwrap();
+    if let Some(show) = DB::SHOW_PLANS {
+        DB::run(&mut tx, show.into_sql_str()).await.unwrap();
+    }
     let rows = DB::fetch(&mut tx, explain, args).await.unwrap();
     let text = |row| DB::text(row, DB::PLAN_COLUMN).unwrap().unwrap_or_default();
     let plan: Vec<String> = rows.iter().map(text).collect();

@@ -8,21 +8,25 @@ mod linked;
 mod servers;
 mod test;
 mod tidy;
+mod variant;
 
 use std::process::ExitCode;
 
 use outbox_servers::Result;
 use test::Extent;
+use variant::Variant;
 
 const USAGE: &str = "\
 cargo xtask test [--long]    everything that must pass: format, lints, docs, tests, features, drift
 cargo xtask test --quick     format, lints and the tests that take little time
+cargo xtask test --mysql | --postgres14 | --postgres18 | --pgbouncer
+                             the tests of one database, on a server that it downloads
 cargo xtask linked [--long]  the link-time registry under each way of building
 cargo xtask bench [--quick] [--json]
                              events per second, beside hand-written loops
 cargo xtask bench --housekeeping
                              writers while dead events are replayed and done ones purged
-cargo xtask db               database servers for running a single test
+cargo xtask db [--mysql | ..] database servers for running a single test
 cargo xtask tidy             what no other tool checks about the sources
 cargo xtask expansion        what the macros cost at compile time
 
@@ -37,10 +41,14 @@ fn main() -> ExitCode {
         ["test"] => test::run_timed(Extent::Usual),
         ["test", "--long"] => test::run_timed(Extent::Long),
         ["test", "--quick"] => test::run_timed(Extent::Quick),
+        ["test", flag, more @ ..] if Variant::of_flag(flag).is_some() => {
+            Variant::of_flag(flag).map_or(Ok(()), |variant| variant::run_tests(variant, more))
+        }
         ["linked"] => linked::run_each(false),
         ["linked", "--long"] => linked::run_each(true),
         ["bench", options @ ..] => bench::run_with(options),
-        ["db"] => servers::serve(),
+        ["db"] => servers::serve(None),
+        ["db", flag] if Variant::of_flag(flag).is_some() => servers::serve(Variant::of_flag(flag)),
         ["tidy"] => tidy::run(),
         ["expansion"] => expansion::run(),
         _ => {

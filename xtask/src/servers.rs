@@ -5,11 +5,12 @@ use std::process::Command;
 use outbox_servers::{Durability, Server};
 
 use crate::Result;
+use crate::variant::Variant;
 
 /// The variables that tell the tests where the servers are. If one is set already, that server is
 /// used and none is started.
-const POSTGRES_URL: &str = "OUTBOX_TEST_POSTGRES_URL";
-const MYSQL_URL: &str = "OUTBOX_TEST_MYSQL_URL";
+pub(crate) const POSTGRES_URL: &str = "OUTBOX_TEST_POSTGRES_URL";
+pub(crate) const MYSQL_URL: &str = "OUTBOX_TEST_MYSQL_URL";
 
 /// The servers, until dropped.
 pub(crate) struct Servers {
@@ -33,13 +34,20 @@ impl Servers {
         Ok(servers)
     }
 
+    /// One server only, other than those of every run.
+    pub(crate) fn start_variant(variant: Variant) -> Result<Self> {
+        let mut servers = Self { urls: Vec::new(), _running: Vec::new() };
+        servers.add(variant.url_variable(), || variant.start())?;
+        Ok(servers)
+    }
+
     fn add(&mut self, variable: &'static str, start: impl FnOnce() -> Result<Server>) -> Result {
         if std::env::var_os(variable).is_some() {
             println!("\n==> {variable} is set; that server is used");
             return Ok(());
         }
         let server = start()?;
-        println!("\n==> started {} at {}", server.name(), server.url());
+        println!("\n==> started {} at {}", server.version(), server.url());
         self.urls.push((variable, server.url().to_owned()));
         self._running.push(server);
         Ok(())
@@ -52,8 +60,8 @@ impl Servers {
 }
 
 /// `cargo xtask db`: keeps the servers running for a person who wants to run one test.
-pub(crate) fn serve() -> Result {
-    let servers = Servers::start()?;
+pub(crate) fn serve(variant: Option<Variant>) -> Result {
+    let servers = variant.map_or_else(Servers::start, Servers::start_variant)?;
     println!();
     for (variable, url) in &servers.urls {
         println!("export {variable}={url}");

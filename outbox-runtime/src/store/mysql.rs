@@ -6,6 +6,9 @@
 //! all itself. The claim names its index as well: it would look up the status alone, and walk every
 //! row below the watermark.
 //!
+//! MySQL takes a locking read of a `JSON_TABLE` only if told which table to lock (`OF`), which MariaDB does not
+//! know: each skips the comment that is for the other.
+//!
 //! The unique index of the ids is descending: a duplicate locks the gap before its record, and in an
 //! ascending index that may be the gap into which every generated id goes.
 
@@ -99,7 +102,7 @@ pub(super) const DIALECT: Dialect = Dialect {
             STRAIGHT_JOIN {table} AS entry FORCE INDEX ({index:event_id}) \
             ON entry.event_id = ours.event_id",
     // In a transaction's own snapshot, another's row would not be there.
-    existing_lock: " LOCK IN SHARE MODE",
+    existing_lock: " /*M! LOCK IN SHARE MODE */ /*!80001 FOR SHARE OF entry */",
     claim: Locking::LockThenUpdate {
         lock: "\
             SELECT {columns}, {micros:available_at}, entry.locked_by \
@@ -125,7 +128,7 @@ pub(super) const DIALECT: Dialect = Dialect {
             STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \
                 ON entry.sequence = ours.sequence \
             WHERE entry.claim_token = ours.token AND entry.locked_by = ours.owner \
-                AND entry.status IN (0, 2) FOR UPDATE SKIP LOCKED",
+                AND entry.status IN (0, 2) FOR UPDATE /*!80001 OF entry */ SKIP LOCKED",
         update: "\
             UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
                 lease BIGINT PATH '$[1]', takeovers INT PATH '$[2]')) AS ours \
@@ -159,7 +162,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         "SELECT {int:entry.sequence} FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
             sequence BIGINT PATH '$')) AS ours \
             STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \
-            ON entry.sequence = ours.sequence FOR UPDATE SKIP LOCKED",
+            ON entry.sequence = ours.sequence FOR UPDATE /*!80001 OF entry */ SKIP LOCKED",
     ),
     states: "\
         SELECT {int:entry.sequence}, {int:entry.claim_token}, entry.locked_by, \

@@ -102,7 +102,8 @@ impl<DB: Backend> Tx<DB> {
     ///
     /// Call it late in the transaction: the database keeps the locks of the inserted rows until the
     /// commit. Another transaction that writes the same id waits for as long, and on MySQL and MariaDB it
-    /// may hold up writers of neighbouring ids as well. Events that are left to
+    /// may hold up writers of neighbouring ids as well. On MySQL (not MariaDB), an event whose id a
+    /// transaction committed after this one had taken its snapshot holds up all writers. Events that are left to
     /// [`commit`](Self::commit) are locked for its duration only.
     ///
     /// # Errors

@@ -1,11 +1,15 @@
 //! Throw-away database servers: private, on free ports, gone with the process that started them.
 //!
 //! # Layout
-//! `server` is one server and what can be done to it; `postgres` and `mariadb` say how each is set
-//! up; `process` starts programs that end with this one; `install` fetches what is missing.
+//! `server` is one server and what can be done to it; `postgres`, `pgbouncer`, `mariadb` and `mysql` say how each
+//! is set up; `process` starts programs that end with this one; `install` installs what is missing, and
+//! `download` unpacks what is not to be installed.
 
+mod download;
 mod install;
 mod mariadb;
+mod mysql;
+mod pgbouncer;
 mod postgres;
 mod process;
 mod server;

@@ -4,17 +4,18 @@ use std::process::Command;
 use crate::Result;
 use crate::install::install;
 use crate::process::{bound_to_us, find, is_root, prepare, search_path};
-use crate::server::{Plan, free_port, new_folder};
+use crate::server::{Plan, Ready, free_port, new_folder};
 
 pub(crate) fn plan() -> Result<Plan> {
     if program("mariadbd").is_none() {
         install("mariadb-server")?;
     }
     let needed = |name: &str| program(name).ok_or_else(|| format!("there is no `{name}` program"));
-    let (install_db, server, admin) =
-        (needed("mariadb-install-db")?, needed("mariadbd")?, needed("mariadb-admin")?);
+    let (install_db, server) = (needed("mariadb-install-db")?, needed("mariadbd")?);
+    let mut version = Command::new(&server);
+    version.arg("--version");
     let folder = new_folder("mariadb")?;
-    let port = free_port()?.to_string();
+    let port = free_port()?;
     let mut prepared = Command::new(install_db);
     let mut server = bound_to_us(server);
     for command in [&mut prepared, &mut server] {
@@ -39,10 +40,8 @@ pub(crate) fn plan() -> Result<Plan> {
         "--innodb-buffer-pool-size=256M",
     ]);
     let url = format!("mysql://root@127.0.0.1:{port}/mysql");
-    let mut ready = Command::new(&admin);
-    ready.args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1", "--user=root"]);
-    ready.arg(format!("--port={port}")).arg("ping");
-    Ok(Plan { name: "MariaDB", url, folder, command: server, ready, polite: "TERM" })
+    let (command, ready) = (server, Ready::Greets(port));
+    Ok(Plan { name: "MariaDB", version, url, folder, command, ready, polite: "TERM", behind: None })
 }
 
 fn program(name: &str) -> Option<PathBuf> {

