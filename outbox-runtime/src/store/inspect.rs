@@ -30,7 +30,7 @@ const COLUMNS: &str = "{int:entry.sequence}, entry.event_id, entry.event_type, e
 
 /// An argument that is NULL lets every row pass.
 const LIST: &str = "\
-    SELECT {seen} FROM {table} AS entry \
+    SELECT {seen} FROM {table} AS entry {by} \
     WHERE event_type = COALESCE($2, event_type) \
         AND COALESCE(aggregate_type, '__GLOBAL__') = COALESCE($3, aggregate_type, '__GLOBAL__') \
         AND COALESCE(aggregate_id, '') = COALESCE($4, aggregate_id, '') \
@@ -196,19 +196,19 @@ pub(super) struct Sql {
 impl Sql {
     pub(super) fn new(dialect: &Dialect, render: impl Fn(&str) -> SqlStr) -> Self {
         let sql = |template: &str| render(&template.replace("{seen}", COLUMNS));
-        let list = |scope: &str| sql(&LIST.replace("{scope}", scope));
-        let pending = |status: &str| list(&PENDING.replace("{status}", status));
+        let list = |by: &str, scope: &str| sql(&LIST.replace("{by}", by).replace("{scope}", scope));
+        let pending = |status: &str| list("", &PENDING.replace("{status}", status));
         let ended = |status: &str, side: &str| {
             let part = |part: &&str| sql(&part.replace("{status}", status).replace("{side}", side));
             dialect.ended.iter().map(part).collect()
         };
         Self {
             list: [
-                list(""),
+                list("", ""),
                 pending("0"),
-                list("AND status = 1"),
+                list("", "AND status = 1"),
                 pending("2"),
-                list("AND status = 3"),
+                list("{by:dead}", "AND status = 3"),
             ],
             window_end: sql(WINDOW_END),
             follow: sql(FOLLOW),
