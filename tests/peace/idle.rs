@@ -13,7 +13,9 @@ async fn an_idle_process_asks_once_a_second_at_most<DB: TestDatabase>(db: Fresh<
     node.says("written");
     let statements: u64 = node.tells().parse().unwrap();
     println!("{}: {statements} statements in 10 s", DB::SHORT_NAME);
-    assert!((1..=10).contains(&statements), "{statements} statements in 10 s");
+    // Behind a connection pooler each has a transaction of its own for its settings.
+    let for_each = if db.is_pooled().await { 3 } else { 1 };
+    assert!((1..=10 * for_each).contains(&statements), "{statements} statements in 10 s");
     assert_eq!(node.stop().len(), 3);
 }
 

@@ -228,6 +228,14 @@ impl<DB: TestDatabase> Fresh<DB> {
         &self.name
     }
 
+    /// Whether a connection pooler stands in front of the server: the port is then not the server's.
+    pub async fn is_pooled(&self) -> bool {
+        DB::SHORT_NAME == "postgres" && {
+            let port = self.number("SELECT inet_server_port()::bigint").await;
+            !self.server.contains(&format!(":{port}/"))
+        }
+    }
+
     /// The store of a migrated table.
     pub async fn store(&self) -> Store<DB> {
         self.store_of(&Table::default()).await

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::Result;
 use crate::install::install;
-use crate::process::{find, output, prepare, search_path};
+use crate::process::{bound_to_us, find, output, prepare, search_path};
 
 /// Where downloads of this name are kept.
 fn cache(name: &str) -> Result<PathBuf> {
@@ -55,9 +55,40 @@ fn only_file(folder: &Path) -> Result<PathBuf> {
     files.next().ok_or_else(|| format!("nothing was downloaded to {}", folder.display()).into())
 }
 
-/// The files of a package of Debian's newest distribution and of all that it needs, down to the C library:
-/// it runs through its own loader, whatever this system is.
-pub(crate) fn unstable(package: &str) -> Result<PathBuf> {
+/// A package of Debian's newest distribution and all that it needs, down to the C library, unpacked into a
+/// folder.
+pub(crate) struct Unpacked(PathBuf);
+
+impl Unpacked {
+    /// Runs one of its programs through its own loader, whatever this system is.
+    pub(crate) fn program(&self, path: &str) -> Result<Command> {
+        let libraries = self.folder(&format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH));
+        let loader = libraries.read_dir()?.flatten().map(|entry| entry.path()).find(|path| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.starts_with("ld-linux") && name.contains(".so.")
+        });
+        let mut command = bound_to_us(loader.ok_or("the C library has no loader")?);
+        let search = [libraries.clone(), libraries.join("mysql/private")];
+        let search = search.map(|folder| folder.display().to_string()).join(":");
+        command.arg("--library-path").arg(search).arg(self.folder(path));
+        Ok(command)
+    }
+
+    pub(crate) fn folder(&self, path: &str) -> PathBuf {
+        self.0.join(path)
+    }
+
+    /// A copy in a folder that any user can reach.
+    pub(crate) fn copy_to(&self, folder: &Path) -> Result<Self> {
+        let mut copy = Command::new("cp");
+        copy.args(["--recursive", "--preserve=mode,links"]).arg(&self.0).arg(folder);
+        prepare(copy)?;
+        Ok(Self(folder.to_owned()))
+    }
+}
+
+/// Downloads a package of Debian's newest distribution, once.
+pub(crate) fn unstable(package: &str) -> Result<Unpacked> {
     let folder = cache(package)?;
     complete(&folder, |partial| {
         println!("\n==> downloading {package} and what it needs");
@@ -105,7 +136,7 @@ pub(crate) fn unstable(package: &str) -> Result<PathBuf> {
         }
         Ok(fs::remove_dir_all(state)?)
     })?;
-    Ok(folder.join("content"))
+    Ok(Unpacked(folder.join("content")))
 }
 
 /// The mirror that this system gets its own packages from.

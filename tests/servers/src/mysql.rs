@@ -1,34 +1,26 @@
 use std::fs;
-use std::path::Path;
 
 use crate::Result;
 use crate::download::unstable;
-use crate::process::{bound_to_us, is_root, prepare};
+use crate::process::{is_root, prepare};
 use crate::server::{Plan, Ready, free_port, new_folder};
 
 /// MySQL itself, which Debian has in its newest distribution only.
 pub(crate) fn plan() -> Result<Plan> {
-    let root = unstable("mysql-server-core")?;
-    let libraries = root.join(format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH));
-    let loader =
-        libraries.read_dir()?.flatten().map(|entry| entry.path()).find(|path| is_loader(path));
-    let loader = loader.ok_or("the C library was downloaded, but there is no loader")?;
+    let unpacked = unstable("mysql-server-core")?;
     let folder = new_folder("mysql")?;
     let command = || {
-        let mut command = bound_to_us(loader.clone());
-        let search = [libraries.clone(), libraries.join("mysql/private")];
-        let search = search.map(|folder| folder.display().to_string()).join(":");
-        command.arg("--library-path").arg(search).arg(root.join("usr/sbin/mysqld"));
+        let mut command = unpacked.program("usr/sbin/mysqld")?;
         command.current_dir(&folder).arg("--no-defaults");
-        command
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(command)
     };
-    let mut version = command();
+    let mut version = command()?;
     version.arg("--version");
-    let mut initialise = command();
-    let mut server = command();
+    let mut initialise = command()?;
+    let mut server = command()?;
     for command in [&mut initialise, &mut server] {
         command.arg(format!("--datadir={}", folder.join("data").display()));
-        command.arg(format!("--lc-messages-dir={}", root.join("usr/share/mysql").display()));
+        command.arg(format!("--lc-messages-dir={}", unpacked.folder("usr/share/mysql").display()));
         command.args(["--secure-file-priv=", "--mysqlx=OFF"]);
         if is_root() {
             command.arg("--user=root");
@@ -65,10 +57,4 @@ pub(crate) fn plan() -> Result<Plan> {
         polite: "TERM",
         behind: None,
     })
-}
-
-fn is_loader(path: &Path) -> bool {
-    path.file_name()
-        .and_then(|name| name.to_str())
-        .is_some_and(|name| name.starts_with("ld-linux") && name.contains(".so."))
 }

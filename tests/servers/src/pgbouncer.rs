@@ -1,29 +1,25 @@
 use std::fs;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use crate::Result;
-use crate::install::install;
-use crate::process::{bound_to_us, find, search_path, unprivileged};
+use crate::download::unstable;
+use crate::process::unprivileged;
 use crate::server::{Plan, Ready, Server, free_port, new_folder};
 
 /// PgBouncer in front of a server, in transaction mode: a connection of the server goes to another client
-/// after each transaction.
+/// after each transaction. It passes over the one parameter of sqlx that it does not know, as its manual says,
+/// and is otherwise left as it comes.
 pub(crate) fn plan(behind: Server) -> Result<Plan> {
-    let program = || find(search_path().iter().map(|folder| folder.join("pgbouncer")));
-    if program().is_none() {
-        install("pgbouncer")?;
-    }
-    let program = program().ok_or("pgbouncer was installed, but there is no such program")?;
     let folder = new_folder("pgbouncer")?;
+    let unpacked = unstable("pgbouncer")?.copy_to(&folder.join("unpacked"))?;
     let user = unprivileged();
     let server_port = behind.port().ok_or("the server has no port")?;
     let port = free_port()?;
     let settings = format!(
         "\
 [databases]
-* = host=127.0.0.1 port={server_port}
+* = host=127.0.0.1 port={server_port} auth_user=outbox
 
 [pgbouncer]
 listen_addr = 127.0.0.1
@@ -35,7 +31,7 @@ pool_mode = transaction
 max_client_conn = 1000
 default_pool_size = 12
 server_idle_timeout = 5
-max_prepared_statements = 200
+ignore_startup_parameters = extra_float_digits
 ",
         accounts = folder.join("accounts").display(),
     );
@@ -47,12 +43,12 @@ max_prepared_statements = 200
             chown(path, Some(uid), Some(gid))?;
         }
     }
-    let mut command = bound_to_us(program.clone());
+    let mut command = unpacked.program("usr/sbin/pgbouncer")?;
     command.arg(folder.join("settings.ini")).current_dir(&folder);
     if let Some((uid, gid)) = user {
         command.uid(uid).gid(gid);
     }
-    let mut version = Command::new(program);
+    let mut version = unpacked.program("usr/sbin/pgbouncer")?;
     version.arg("--version");
     Ok(Plan {
         name: "PgBouncer",

@@ -92,8 +92,7 @@ impl Server {
         Self::first(postgres::plan_release(release)?)
     }
 
-    /// PgBouncer in transaction mode, in front of a PostgreSQL server; installs what is missing, where that
-    /// is possible.
+    /// PgBouncer in transaction mode, in front of a PostgreSQL server; downloads it where it is missing.
     ///
     /// # Errors
     /// If there is none, or it does not answer.
