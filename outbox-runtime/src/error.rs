@@ -29,8 +29,32 @@ pub enum Error {
     /// The database had ended the transaction before it was to be committed: a statement had failed
     /// (a constraint on PostgreSQL, a deadlock on MySQL, `ON CONFLICT ROLLBACK` on SQLite) and the
     /// failure was passed over. Everything in the transaction is rolled back; no event was written.
-    #[error("the transaction was lost before the commit: an earlier statement had ended it")]
+    ///
+    /// On MySQL and MariaDB a statement that changes the schema (`CREATE TABLE`, `ALTER TABLE`, `TRUNCATE`)
+    /// ends the transaction as well, by committing it. Only where an event had been flushed before can that
+    /// be told from a rollback; see [`CommittedEarly`](Self::CommittedEarly).
+    #[error(
+        "the transaction was lost before the commit: an earlier statement had ended it, by failing or, on \
+         MySQL, by a commit of its own (`CREATE TABLE` and its like); no event was written"
+    )]
     TransactionLost,
+
+    /// A statement had committed the transaction before its end, as every statement that changes the schema
+    /// does on MySQL and MariaDB. What came before it is committed, with the events that had been flushed;
+    /// events written since are not, and neither is undone.
+    #[error(
+        "a statement in the transaction has committed it (on MySQL `CREATE TABLE` and its like do); what came \
+         before it is committed, events that were written after it are not"
+    )]
+    CommittedEarly,
+
+    /// [`write_in`](crate::write::Writer::write_in) was given a connection without a transaction: the event
+    /// would have been committed by itself. Nothing was written.
+    #[error(
+        "`write_in` needs a connection with an open transaction, and this one has none; begin one, and write \
+         the event before its commit"
+    )]
+    NoTransaction,
 
     /// SQLite has one writer at a time, and another transaction of this process stayed open for as long
     /// as the pool waits for a connection (`acquire_timeout`). A task that begins a transaction while it

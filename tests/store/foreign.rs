@@ -1,9 +1,11 @@
 //! Transactions that are not ours.
 
-use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
+use outbox_runtime::Error;
+use outbox_tests::{Fresh, Losable, Rows, TestDatabase, event, on_every_database};
+use sqlx::SqlSafeStr;
 
 use super::claim;
-use super::write::writer;
+use super::write::{business, business_rows, writer};
 
 async fn a_row_in_a_plain_transaction_is_due<DB: TestDatabase>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 9).await;
@@ -67,7 +69,75 @@ async fn hooks_have_their_say<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((&db, writer.store()).count().await, 1);
 }
 
+/// The business write is gone, so the event must not be written.
+async fn a_lost_transaction_is_refused<DB: Losable>(db: Fresh<DB>) {
+    let (writer, _) = writer(&db, 9).await;
+    let mut tx = db.pool.begin().await.unwrap();
+    business::<DB>(&mut tx, 50).await.unwrap();
+    DB::lose(&db.pool, &mut tx, 1).await.expect_err("the transaction is lost");
+    let refused = writer.write_in(&mut tx, event("A")).await;
+    assert!(matches!(refused, Err(Error::TransactionLost)), "{refused:?}");
+    // SQLite has nothing to commit by now.
+    let _ = tx.commit().await;
+    assert_eq!((&db, writer.store()).count().await, 0, "no event without its business write");
+    assert_eq!(business_rows(&db).await, 0);
+}
+
+async fn a_connection_without_a_transaction_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
+    let (writer, recorder) = writer(&db, 9).await;
+    let mut connection = db.pool.acquire().await.unwrap();
+    recorder.told();
+    let refused = writer.write_in(&mut connection, event("A")).await;
+    assert!(matches!(refused, Err(Error::NoTransaction)), "{refused:?}");
+    assert_eq!((&db, writer.store()).count().await, 0);
+    assert_eq!(recorder.told(), Vec::<String>::new(), "no hook hears of it");
+    // One that sqlx knows nothing of is as good as any.
+    for (end, rows) in [("ROLLBACK", 0), ("COMMIT", 1)] {
+        DB::run(&mut connection, "BEGIN".into_sql_str()).await.unwrap();
+        assert!(writer.write_in(&mut connection, event("A")).await.unwrap().unwrap().is_new());
+        DB::run(&mut connection, end.into_sql_str()).await.unwrap();
+        assert_eq!((&db, writer.store()).count().await, rows, "{end}");
+    }
+    assert!(writer.write_in(&mut connection, event("A")).await.is_err(), "it has ended");
+}
+
+async fn hooks_hear_how_it_ended<DB: TestDatabase>(db: Fresh<DB>) {
+    let (writer, recorder) = writer(&db, 9).await;
+    let first = event("A");
+    for end in ["commit", "rollback", "duplicate"] {
+        let mut tx = db.pool.begin().await.unwrap();
+        let event = if end == "rollback" { event("A") } else { first.clone() };
+        let receipt = writer.write_in(&mut tx, event).await.unwrap().unwrap();
+        assert_eq!(recorder.told(), ["before_write A", "after_write A"]);
+        if end == "rollback" {
+            tx.rollback().await.unwrap();
+            writer.rolled_back(receipt);
+            assert_eq!(recorder.told(), ["after_rollback A"]);
+            continue;
+        }
+        tx.commit().await.unwrap();
+        writer.committed(receipt).await.unwrap();
+        let told = if end == "commit" { vec!["after_commit A"] } else { vec![] };
+        assert_eq!(recorder.told(), told, "{end}: what was not written was not committed");
+    }
+    // Nor is it in a transaction of ours.
+    let mut tx = writer.begin().await.unwrap();
+    tx.write_all([first.clone(), event("B")]).unwrap();
+    recorder.told();
+    tx.commit().await.unwrap();
+    assert_eq!(recorder.told(), ["after_commit B"]);
+    let mut tx = writer.begin().await.unwrap();
+    tx.write_all([first, event("C")]).unwrap();
+    tx.flush().await.unwrap();
+    recorder.told();
+    tx.rollback().await.unwrap();
+    assert_eq!(recorder.told(), ["after_rollback C"]);
+}
+
 on_every_database!(
+    a_lost_transaction_is_refused,
+    a_connection_without_a_transaction_is_refused,
+    hooks_hear_how_it_ended,
     a_row_in_a_plain_transaction_is_due,
     a_receipt_makes_it_hot,
     a_receipt_of_a_rolled_back_transaction_delivers_nothing,

@@ -2,8 +2,10 @@
 //! caller passes over it, writes an event and commits.
 
 use outbox_runtime::Error;
+use outbox_runtime::store::{NewRow, Seated};
 use outbox_runtime::write::{Tx, Writer};
-use outbox_tests::{Fresh, Losable, Recorder, Rows, event, on_every_database};
+use outbox_tests::{Fresh, Losable, Recorder, Rows, TestDatabase, event, on_every_database};
+use sqlx::SqlSafeStr;
 
 use super::write::{business, business_rows, writer};
 
@@ -121,7 +123,8 @@ async fn the_naive_order_gets_it_wrong<DB: Losable>(db: Fresh<DB>) {
     let mut tx = db.pool.begin().await.unwrap();
     business::<DB>(&mut tx, 50).await.unwrap();
     lose(&db, &mut tx).await;
-    let inserted = writer.write_in(&mut tx, event("A")).await;
+    let row = NewRow { envelope: &event("A"), seated: Seated::No };
+    let inserted = writer.store().insert(&mut tx, &[row]).await;
     let committed = tx.commit().await;
     let event_stayed = (&db, writer.store()).count().await == 1;
     let business_stayed = business_rows(&db).await == 1;
@@ -131,7 +134,39 @@ async fn the_naive_order_gets_it_wrong<DB: Losable>(db: Fresh<DB>) {
     assert!(event_stayed || told_of_success, "{inserted:?}");
 }
 
+/// On MySQL and MariaDB, a statement that changes the schema commits what came before it.
+async fn a_statement_may_commit<DB: TestDatabase>(db: Fresh<DB>) {
+    if DB::SHORT_NAME != "mysql" {
+        return;
+    }
+    let (writer, recorder) = writer(&db, 9).await;
+    let ddl = "CREATE TABLE IF NOT EXISTS other (id INT)";
+    let mut tx = writer.begin().await.unwrap();
+    business::<DB>(&mut tx, 1).await.unwrap();
+    tx.write(event("Before")).unwrap();
+    tx.flush().await.unwrap();
+    DB::run(&mut tx, ddl.into_sql_str()).await.unwrap();
+    tx.write(event("After")).unwrap();
+    recorder.told();
+    let error = tx.commit().await.expect_err("it was committed before");
+    assert!(matches!(error, Error::CommittedEarly), "{error:?}");
+    assert_eq!(recorder.told(), ["after_commit Before", "after_rollback After"]);
+    assert_eq!(recorder.hot().len(), 1, "what is committed is delivered");
+    assert_eq!((business_rows(&db).await, (&db, writer.store()).count().await), (1, 1));
+
+    // Without an event in it, nothing tells a commit from a rollback.
+    let mut tx = writer.begin().await.unwrap();
+    business::<DB>(&mut tx, 2).await.unwrap();
+    DB::run(&mut tx, ddl.into_sql_str()).await.unwrap();
+    tx.write(event("After")).unwrap();
+    let error = tx.commit().await.expect_err("it was committed before");
+    assert!(matches!(error, Error::TransactionLost), "{error:?}");
+    assert!(error.to_string().contains("CREATE TABLE"), "{error}");
+    assert_eq!((business_rows(&db).await, (&db, writer.store()).count().await), (2, 1));
+}
+
 on_every_database!(
+    a_statement_may_commit,
     a_lost_transaction_is_not_committed,
     nor_after_an_early_flush,
     nor_flushed,

@@ -91,6 +91,11 @@ impl<DB: Backend> Outbox<DB> {
         self.inner.writer.committed(receipt).await
     }
 
+    /// Says that the transaction of a receipt was rolled back. See [`Writer::rolled_back`].
+    pub fn rolled_back(&self, receipt: Receipt) {
+        self.inner.writer.rolled_back(receipt);
+    }
+
     /// Not to be called: it exists to say, when somebody tries, that events are written inside of a
     /// transaction.
     #[doc(hidden)]

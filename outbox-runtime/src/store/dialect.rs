@@ -70,6 +70,10 @@ pub struct Dialect {
     /// The same in the middle of a transaction. One by one: a driver may not recover from several at
     /// a time that were cut short.
     pub(super) probe: &'static [&'static str],
+    /// Finds out whether a connection that is not ours has a transaction.
+    pub(super) open: OpenTransaction,
+    /// Whether a statement that changes the schema commits what came before it.
+    pub(super) commits_implicitly: bool,
 
     pub(super) insert: Insert,
     pub(super) existing: &'static str,
@@ -115,6 +119,17 @@ pub struct Dialect {
     pub(super) transactions_visible: &'static str,
     /// What hurts this database alone.
     pub(super) checks: &'static [Check],
+}
+
+/// How to find out whether a connection has a transaction. An answer that is an error is told by its code, or
+/// by a part of its text where the code says nothing.
+#[derive(Debug)]
+pub(super) enum OpenTransaction {
+    /// Outside of one, the first of these fails with this error.
+    FailsOutside(&'static [&'static str], &'static str),
+    /// Inside of one, this fails with this error, and outside it changes nothing. The query gives 1 if the
+    /// next statement begins one.
+    FailsInside(&'static str, &'static str, Option<&'static str>),
 }
 
 /// How events are inserted.

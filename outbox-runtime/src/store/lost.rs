@@ -12,6 +12,7 @@ use sqlx::{Connection, SqlSafeStr, SqlStr, Transaction};
 use sqlx_core::transaction::TransactionManager;
 use tokio::runtime::Handle;
 
+use super::dialect::OpenTransaction;
 use super::gate::Pass;
 use super::{Backend, Store, injecting};
 use crate::Error;
@@ -100,6 +101,68 @@ impl<DB: Backend> Store<DB> {
             DB::run(tx, statement.into_sql_str()).await.map_err(lost)?;
         }
         Ok(())
+    }
+
+    /// Fails if a connection that is not ours has no transaction that an event could be a part of.
+    pub(crate) async fn require_transaction(
+        &self,
+        connection: &mut DB::Connection,
+    ) -> Result<(), Error> {
+        let begun = DB::TransactionManager::get_transaction_depth(connection) > 0;
+        if begun && DB::DIALECT.guard.is_none() {
+            // If it is lost, the insert itself will fail.
+            return Ok(());
+        }
+        match self.has_transaction(connection).await {
+            Ok(true) => Ok(()),
+            Ok(false) if begun => Err(Error::TransactionLost),
+            Ok(false) => Err(Error::NoTransaction),
+            Err(error) => Err(self.lost_or(Error::database("checking the transaction")(error))),
+        }
+    }
+
+    async fn has_transaction(&self, connection: &mut DB::Connection) -> sqlx::Result<bool> {
+        let is = |error: &sqlx::Error, text: &str| {
+            error.as_database_error().is_some_and(|error| {
+                error.code().as_deref() == Some(text) || error.message().contains(text)
+            })
+        };
+        match DB::DIALECT.open {
+            OpenTransaction::FailsOutside(statements, outside) => {
+                for statement in statements {
+                    match DB::run(connection, statement.into_sql_str()).await {
+                        Err(error) if is(&error, outside) => return Ok(false),
+                        answer => answer?,
+                    }
+                }
+                Ok(true)
+            }
+            OpenTransaction::FailsInside(statement, inside, begins) => {
+                match DB::run(connection, statement.into_sql_str()).await {
+                    Err(error) if is(&error, inside) => return Ok(true),
+                    answer => answer?,
+                }
+                let Some(begins) = begins else { return Ok(false) };
+                let rows = DB::fetch(connection, begins.into_sql_str(), vec![]).await?;
+                // A transaction that sqlx has begun and that is gone was lost, whatever comes next.
+                let begun = DB::TransactionManager::get_transaction_depth(connection) > 0;
+                Ok(!begun && rows.first().map_or(Ok(None), |row| DB::int(row, 0))? == Some(1))
+            }
+        }
+    }
+
+    /// Which of some rows are there, after their transaction was lost: then a statement has committed it.
+    pub(crate) async fn committed_early(
+        &self,
+        connection: &mut DB::Connection,
+        ids: Vec<String>,
+    ) -> bool {
+        DB::DIALECT.commits_implicitly
+            && !ids.is_empty()
+            && self
+                .find(connection, &self.sql.inserted, ids)
+                .await
+                .is_ok_and(|rows| !rows.is_empty())
     }
 
     /// What an insert's error means.

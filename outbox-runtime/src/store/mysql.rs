@@ -13,7 +13,9 @@
 //! ascending index that may be the gap into which every generated id goes.
 
 use super::backend::backend;
-use super::dialect::{Dialect, Insert, Locking, MISSING_INDEX, Places, READ_ONLY, Settle};
+use super::dialect::{
+    Dialect, Insert, Locking, MISSING_INDEX, OpenTransaction, Places, READ_ONLY, Settle,
+};
 
 backend! {
     MySql, DIALECT,
@@ -54,10 +56,12 @@ pub(super) const DIALECT: Dialect = Dialect {
     settings: &[],
     has_settings: None,
     relay_settings: &[],
-    // Each server skips the comment of the other. The shortest wait for a lock is a second on MySQL.
+    // Each server skips the comment of the other. The shortest wait for a lock is a second on MySQL. The
+    // application may have set up its sessions otherwise, and the relay's with them.
     session: Some(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
-         SET SESSION innodb_lock_wait_timeout = 1 /*M! , max_statement_time = {seconds} */ \
+         SET SESSION autocommit = 1, sql_safe_updates = 0, sql_select_limit = DEFAULT, \
+            innodb_lock_wait_timeout = 1 /*M! , max_statement_time = {seconds} */ \
             /*!80000 , max_execution_time = {millis} */",
     ),
     end_session: Some("KILL CONNECTION_ID()"),
@@ -69,6 +73,12 @@ pub(super) const DIALECT: Dialect = Dialect {
     work_for_changes: true,
     guard: Some("RELEASE SAVEPOINT outbox_tx"),
     probe: &["RELEASE SAVEPOINT outbox_tx", "SAVEPOINT outbox_tx"],
+    open: OpenTransaction::FailsInside(
+        "SET TRANSACTION READ WRITE",
+        "25001",
+        Some("SELECT CAST(@@autocommit = 0 AS SIGNED)"),
+    ),
+    commits_implicitly: true,
 
     insert: Insert::Failing {
         bulk: "\

@@ -9,7 +9,9 @@
 use std::time::Duration;
 
 use super::backend::backend;
-use super::dialect::{Check, Dialect, Insert, Locking, MISSING_INDEX, Places, READ_ONLY, Settle};
+use super::dialect::{
+    Check, Dialect, Insert, Locking, MISSING_INDEX, OpenTransaction, Places, READ_ONLY, Settle,
+};
 
 backend! {
     Postgres, DIALECT,
@@ -102,7 +104,10 @@ pub(super) const DIALECT: Dialect = Dialect {
     // One row that another session has locked must not hold up the others: see `finish`. A session whose
     // network is gone must not keep its transaction.
     relay_settings: &[("lock_timeout", "250"), ("idle_in_transaction_session_timeout", "10000")],
-    session: None,
+    // Not by an option: what the application runs on each new connection comes after those.
+    session: Some(
+        "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
+    ),
     end_session: Some("SELECT pg_terminate_backend(pg_backend_pid())"),
     begin: "BEGIN",
     begin_acknowledging: "BEGIN ISOLATION LEVEL READ COMMITTED",
@@ -110,6 +115,11 @@ pub(super) const DIALECT: Dialect = Dialect {
     work_for_changes: false,
     guard: None,
     probe: &["SELECT 1"],
+    open: OpenTransaction::FailsOutside(
+        &["SAVEPOINT outbox_in", "RELEASE SAVEPOINT outbox_in"],
+        "25P01",
+    ),
+    commits_implicitly: false,
 
     insert: Insert::Returning(
         "\

@@ -9,7 +9,9 @@
 //! claimed.
 
 use super::backend::backend;
-use super::dialect::{Check, Dialect, Insert, Locking, MISSING_INDEX, Places, READ_ONLY, Settle};
+use super::dialect::{
+    Check, Dialect, Insert, Locking, MISSING_INDEX, OpenTransaction, Places, READ_ONLY, Settle,
+};
 
 backend! {
     Sqlite, DIALECT,
@@ -73,6 +75,9 @@ pub(super) const DIALECT: Dialect = Dialect {
     work_for_changes: false,
     guard: Some("RELEASE SAVEPOINT outbox_tx"),
     probe: &["RELEASE SAVEPOINT outbox_tx", "SAVEPOINT outbox_tx"],
+    // Temporary tables have no such setting, so there is nothing to change.
+    open: OpenTransaction::FailsInside("PRAGMA temp.synchronous = 1", "inside a transaction", None),
+    commits_implicitly: false,
 
     insert: Insert::Returning(
         "\

@@ -33,8 +33,12 @@ impl<DB: Backend> Writer<DB> {
     /// Call it late: the row is inserted now, and its lock is kept until that transaction ends. Another
     /// transaction that writes the same id waits for as long; see [`Tx::flush`](super::Tx::flush).
     ///
+    /// It asks first whether the connection has a transaction, which is a round trip on MySQL and MariaDB.
+    ///
     /// # Errors
-    /// If the event is refused, or the database fails.
+    /// [`Error::NoTransaction`] if the connection has no transaction, and [`Error::TransactionLost`] if the
+    /// database has ended it after a failed statement: an event would be committed without its business
+    /// write. Nothing is written then, nor if the event is refused, or the database fails.
     pub async fn write_in(
         &self,
         connection: &mut DB::Connection,
@@ -42,12 +46,14 @@ impl<DB: Backend> Writer<DB> {
     ) -> Result<Option<Receipt>, Error> {
         let shared = &self.shared;
         let event = event.into_envelope_at(shared.store.wall_clock())?;
+        shared.store.require_transaction(connection).await?;
         let events = shared.hooks.before_write(vec![event])?;
         let events: Vec<EventEnvelope> = events.into_iter().map(trace::carry).collect();
         let rows: Vec<NewRow<'_>> =
             events.iter().map(|envelope| NewRow { envelope, seated: Seated::No }).collect();
         let since = Instant::now();
-        let inserted = shared.store.insert(connection, &rows).await?;
+        let inserted = shared.store.insert(connection, &rows).await;
+        let inserted = inserted.map_err(|error| shared.store.lost_or(error))?;
         shared.hooks.after_write(&events);
         Ok(events.into_iter().zip(inserted).next().map(|(envelope, inserted)| Receipt {
             event_id: envelope.event_id(),
@@ -57,7 +63,7 @@ impl<DB: Backend> Writer<DB> {
     }
 
     /// Says that the transaction of a receipt was committed, so that the event can be delivered at
-    /// once. If it was not, or somebody else was faster, nothing happens.
+    /// once, and tells the hooks. If another node was faster, it delivers the event.
     ///
     /// # Errors
     /// If the database fails; the poller finds the event then.
@@ -67,6 +73,7 @@ impl<DB: Backend> Writer<DB> {
         if let Some(counter) = &self.shared.counter {
             counter.committed(&envelope);
         }
+        self.shared.hooks.after_commit(std::slice::from_ref(&envelope));
         let Some(seat) = self.shared.seats.reserve(&envelope, 0) else {
             let delayed = usize::from(envelope.delay().is_some());
             self.shared
@@ -80,5 +87,13 @@ impl<DB: Backend> Writer<DB> {
             self.shared.seats.committed(hot, Left::default());
         }
         Ok(())
+    }
+
+    /// Says that the transaction of a receipt was rolled back, and tells the hooks. Only they need it: nothing
+    /// is delivered in any case.
+    pub fn rolled_back(&self, receipt: Receipt) {
+        if let Some((_, envelope)) = receipt.inserted {
+            self.shared.hooks.after_rollback(&[envelope]);
+        }
     }
 }

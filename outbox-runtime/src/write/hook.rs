@@ -26,11 +26,14 @@ pub trait WriterHook: Send + Sync {
     /// After events have entered the transaction's buffer.
     fn after_write(&self, events: &[EventEnvelope]) {}
 
-    /// After the transaction was committed.
+    /// After the transaction was committed. An event whose id existed already was not written, and is not
+    /// among them. For events of [`write_in`](super::Writer::write_in), when
+    /// [`committed`](super::Writer::committed) says so.
     fn after_commit(&self, events: &[EventEnvelope]) {}
 
     /// After the transaction was rolled back, or dropped without a commit. Not after a commit whose
-    /// outcome is unknown: the poller decides that one.
+    /// outcome is unknown: the poller decides that one. For events of [`write_in`](super::Writer::write_in), when
+    /// [`rolled_back`](super::Writer::rolled_back) says so.
     fn after_rollback(&self, events: &[EventEnvelope]) {}
 }
 

@@ -121,8 +121,8 @@ impl<DB: Backend> Tx<DB> {
     /// Inserts the buffered events and commits.
     ///
     /// # Errors
-    /// [`Error::TransactionLost`] if the database had ended the transaction before: nothing is
-    /// written then. Any other error leaves open whether the commit took place; if it did, the
+    /// [`Error::TransactionLost`] if the database had ended the transaction before: no event is
+    /// written then; or [`Error::CommittedEarly`] if a statement has committed it. Any other error leaves open whether the commit took place; if it did, the
     /// events will be delivered. So does dropping this future before its end.
     pub async fn commit(self) -> Result<(), Error> {
         let events = self.buffer.len() + self.flushed.len();
@@ -142,10 +142,26 @@ impl<DB: Backend> Tx<DB> {
             },
         };
         if let Err(error) = guarded {
-            self.abandon().await;
-            return Err(error);
+            return Err(self.undo_or_keep(error).await);
         }
         self.end().await
+    }
+
+    /// Undoes everything, unless a statement has committed what came before it.
+    async fn undo_or_keep(&mut self, error: Error) -> Error {
+        let ids = self.flushed.iter().map(|flushed| flushed.envelope.event_id().to_string());
+        let ids: Vec<String> = ids.collect();
+        let store = self.shared.store.clone();
+        if !matches!(error, Error::TransactionLost)
+            || !store.committed_early(self.sqlx(), ids).await
+        {
+            self.abandon().await;
+            return error;
+        }
+        let kept = std::mem::take(&mut self.flushed);
+        self.dispatch(kept);
+        self.abandon().await;
+        Error::CommittedEarly
     }
 
     /// Commits what is there.
@@ -255,7 +271,8 @@ impl<DB: Backend> Tx<DB> {
 
     /// Frees the seats and tells the hooks that nothing was written.
     fn forget(&mut self) {
-        let flushed = self.flushed.drain(..).map(|flushed| flushed.envelope);
+        let flushed = self.flushed.drain(..).filter(|flushed| !flushed.inserted.duplicate);
+        let flushed = flushed.map(|flushed| flushed.envelope);
         let mut events: Vec<EventEnvelope> = flushed.collect();
         events.append(&mut self.buffer);
         self.shared.hooks.after_rollback(&events);
@@ -265,9 +282,11 @@ impl<DB: Backend> Tx<DB> {
         let (mut events, mut hot) = (Vec::new(), Vec::new());
         let mut left = Left { since: self.inserted_at, ..Left::default() };
         for Flushed { envelope, inserted, seat } in flushed {
-            events.push(envelope.clone());
-            if let (false, Some(counter)) = (inserted.duplicate, &self.shared.counter) {
-                counter.committed(&envelope);
+            if !inserted.duplicate {
+                if let Some(counter) = &self.shared.counter {
+                    counter.committed(&envelope);
+                }
+                events.push(envelope.clone());
             }
             match seat {
                 Some(seat) => hot.push(Hot { seat, sequence: inserted.sequence, envelope }),
