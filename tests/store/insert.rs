@@ -49,6 +49,22 @@ async fn ten_thousand_at_once<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((&db, &store).count().await, 10_000);
 }
 
+/// Headers, and the escapes of payloads, count as much as payloads: a server refuses a packet that is too large by
+/// closing the connection.
+async fn a_batch_of_large_events_goes_through<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let (quotes, header) = (format!("\"{}\"", "\\\"".repeat(20_000)), "h".repeat(60_000));
+    let large = |payload: &str, header: &str| {
+        let event = EventEnvelope::builder("Large").header("header", header);
+        event.payload_json(payload).build().unwrap()
+    };
+    let events: Vec<EventEnvelope> = (0..300).map(|_| large("{}", &header)).collect();
+    (&db, &store).insert_due(&events).await;
+    let events: Vec<EventEnvelope> = (0..210).map(|_| large(&quotes, "")).collect();
+    (&db, &store).insert_due(&events).await;
+    assert_eq!((&db, &store).count().await, 510);
+}
+
 async fn an_id_that_exists_is_no_second_row<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
@@ -149,6 +165,7 @@ on_every_database!(
     a_seated_row_is_claimed_already,
     sequences_rise_in_the_order_given,
     ten_thousand_at_once,
+    a_batch_of_large_events_goes_through,
     an_id_that_exists_is_no_second_row,
     an_id_of_this_transaction_leaves_it_usable,
     an_id_is_new_again_once_its_row_is_gone,

@@ -185,6 +185,11 @@ impl EventEnvelope {
         &self.0.headers
     }
 
+    /// What it takes of the budget for events in flight: its payload and its headers.
+    pub(crate) fn bytes(&self) -> usize {
+        self.payload().len() + self.headers().bytes()
+    }
+
     /// What is said.
     pub fn payload(&self) -> &Payload {
         &self.0.payload

@@ -37,6 +37,11 @@ impl Headers {
         self.0.is_empty()
     }
 
+    /// How many bytes their keys and values have.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.iter().map(|(key, value)| key.len() + value.len()).sum()
+    }
+
     /// The stored form: `None`, a database's NULL, when there are none.
     pub fn to_json(&self) -> Option<String> {
         // A map of strings always serialises.

@@ -44,7 +44,7 @@ impl Held {
             trial: if row.is_suspect() { Trial::Due } else { Trial::Spared },
             attempts: row.attempts,
             takeovers: row.takeovers,
-            bytes: row.envelope.payload().len(),
+            bytes: row.envelope.bytes(),
             group,
             lane: Lane::Cold,
             again: None,

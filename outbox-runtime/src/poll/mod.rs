@@ -65,7 +65,7 @@ pub(crate) struct Poller<DB: Backend> {
 pub(crate) struct Rounds {
     watermarks: Watermarks,
     scan: Scan,
-    /// The average payload of the last claim, to guess how many rows the bytes have room for.
+    /// The average size of the events of the last claim, to guess how many rows the bytes have room for.
     average: usize,
     /// How many there were: they take turns in what comes first.
     number: usize,
@@ -310,7 +310,7 @@ impl<DB: Backend> Poller<DB> {
         anchor: Instant,
         left: &mut Left,
     ) -> usize {
-        let bytes: usize = claims.rows.iter().map(|row| row.envelope.payload().len()).sum();
+        let bytes: usize = claims.rows.iter().map(|row| row.envelope.bytes()).sum();
         if !claims.rows.is_empty() {
             rounds.average = bytes / claims.rows.len();
         }

@@ -49,7 +49,7 @@ impl<DB: Backend> Seats for HotPath<DB> {
         if group.is_none() && !self.unroutable_dead {
             return None;
         }
-        match self.hand.reserve(event.payload().len(), group, already) {
+        match self.hand.reserve(event.bytes(), group, already) {
             Ok(seat) => Some(Seat::new(seat)),
             Err(NoSeat::Closed) => None,
             Err(NoSeat::Full) => {

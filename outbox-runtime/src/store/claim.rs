@@ -164,7 +164,7 @@ impl Catch {
         if let Ok(claimed) = &mut caught.row {
             claimed.taken_over = last_owner::<DB>(row).is_some_and(|last| last != owner);
         }
-        let size = caught.row.as_ref().map_or(0, |row| row.envelope.payload().len());
+        let size = caught.row.as_ref().map_or(0, |row| row.envelope.bytes());
         // Once one did not fit, none that follows is taken, so that none is passed over.
         let fits = self.used + size <= self.bytes && self.excess.is_empty();
         if !fits && !self.rows.is_empty() {

@@ -39,7 +39,8 @@ pub struct Inserted {
 
 /// The most that goes into one statement.
 const CHUNK_ROWS: usize = 500;
-const CHUNK_BYTES: usize = 8 * 1024 * 1024;
+/// MySQL takes no larger packet where its limit is the smallest that was ever its default.
+const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 
 impl<DB: Backend> Store<DB> {
     /// Inserts events on the connection of the business transaction. An id that exists already is
@@ -57,7 +58,7 @@ impl<DB: Backend> Store<DB> {
         let mut inserted = Vec::with_capacity(rows.len());
         let mut rest = rows;
         while !rest.is_empty() {
-            let (chunk, later) = rest.split_at(chunk_length(rest));
+            let (chunk, later) = rest.split_at(chunk_length(rest, DB::DIALECT.arrays));
             inserted.extend(self.insert_chunk(connection, chunk).await?);
             rest = later;
         }
@@ -157,14 +158,44 @@ fn by_event_id<DB: Backend>(rows: Vec<DB::Row>, duplicate: bool) -> HashMap<Stri
         .collect()
 }
 
-fn chunk_length(rows: &[NewRow<'_>]) -> usize {
-    let mut bytes = 0;
+/// How many rows the next statement takes.
+fn chunk_length(rows: &[NewRow<'_>], arrays: bool) -> usize {
+    if rows.len() == 1 {
+        return 1;
+    }
+    // The JSON text of a batch has brackets around it.
+    let mut bytes = 2;
     let fits = |row: &&NewRow<'_>| {
-        bytes += row.envelope.payload().len();
-        bytes <= CHUNK_BYTES
+        bytes += sent_bytes(row, arrays);
+        bytes < CHUNK_BYTES
     };
     // At least one, however large.
     rows.iter().take(CHUNK_ROWS).take_while(fits).count().max(1)
+}
+
+/// What a row takes in a statement, or a little more: as arrays, or in JSON text, in which a payload of many
+/// quotes is twice as long.
+fn sent_bytes(row: &NewRow<'_>, arrays: bool) -> usize {
+    /// Brackets, quotes and commas; five numbers.
+    const AROUND: usize = 40 + 5 * 20;
+    let text = |text: &str| {
+        let escapes = |byte: u8| match byte {
+            b'"' | b'\\' => 1,
+            ..0x20 => 5,
+            _ => 0,
+        };
+        if arrays { text.len() } else { text.len() + text.bytes().map(escapes).sum::<usize>() }
+    };
+    let NewRow { envelope, seated } = row;
+    let owner = if let Seated::Yes(lease) = seated { text(lease.owner) } else { 0 };
+    let id = envelope.event_id();
+    let names = [id.as_str(), envelope.event_type(), envelope.aggregate_type()];
+    let more = [envelope.aggregate_id(), envelope.tenant_id()];
+    AROUND
+        + owner
+        + names.into_iter().chain(more.into_iter().flatten()).map(text).sum::<usize>()
+        + text(envelope.payload().as_str())
+        + envelope.headers().to_json().map_or(0, |headers| text(&headers))
 }
 
 pub(super) fn arguments(rows: &[&NewRow<'_>]) -> Batch {
@@ -196,4 +227,41 @@ pub(super) fn arguments(rows: &[&NewRow<'_>]) -> Batch {
             Cell::Int(Some(token)),
         ]
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_statement_is_larger_than_a_packet() {
+        let text = |length: usize| format!("\"{}\"", "\\\"\u{1f600}\\u0001".repeat(length / 14));
+        for (payload, header) in [(2, 0), (20, 60_000), (60_000, 20), (900_000, 0), (3_000, 3_000)]
+        {
+            let event = EventEnvelope::builder("Type").aggregate_type("Order").aggregate_id("7");
+            let event = event.tenant("tenant").header("k\"ey", "\"\u{1}ü".repeat(header / 20));
+            let event = event.payload_json(text(payload)).build().unwrap();
+            let lease = Lease { owner: "a\"node", length: std::time::Duration::MAX };
+            let row = NewRow { envelope: &event, seated: Seated::Yes(lease) };
+            let rows = vec![row; 600];
+            for arrays in [false, true] {
+                let length = chunk_length(&rows, arrays);
+                let chunk: Vec<&NewRow<'_>> = rows[..length].iter().collect();
+                let sent: usize = arguments(&chunk).into_args(arrays).iter().map(size).sum();
+                assert!(sent < CHUNK_BYTES || length == 1, "{length} rows of {payload}: {sent}");
+                // Nor is it cut where there is no need.
+                let fuller = sent / length * (length + 1) > CHUNK_BYTES * 3 / 4;
+                assert!(fuller || length == CHUNK_ROWS, "{length} rows of {payload}: {sent}");
+            }
+        }
+    }
+
+    fn size(arg: &Arg) -> usize {
+        match arg {
+            Arg::Int(_) => 8,
+            Arg::Text(text) => text.as_ref().map_or(0, String::len),
+            Arg::Ints(numbers) => 12 * numbers.len(),
+            Arg::Texts(texts) => texts.iter().flatten().map(|text| text.len() + 4).sum(),
+        }
+    }
 }
