@@ -73,6 +73,9 @@ impl Fault {
                 };
                 Self::failed(what, remedy(trouble, place))
             }
+            Error::Schema(error @ SchemaError::Migration { source, .. }) => {
+                Self::failed(format!("{error}: {}", said(source)), remedy(trouble, place))
+            }
             Error::NoSuchEvent { .. } => {
                 Self::no(error.to_string(), "`outbox dead list` shows the ids of dead events")
             }

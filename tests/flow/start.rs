@@ -77,6 +77,79 @@ async fn a_newer_or_wrong_table_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
     assert!(error.to_string().contains(&migration_sql::<DB>(&Table::new("strange").unwrap())));
 }
 
+/// What the database itself has said, among the causes of an error.
+fn said(error: &StartError) -> String {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if let Some(sqlx::Error::Database(error)) = error.downcast_ref() {
+            return error.message().to_owned();
+        }
+        cause = error.source();
+    }
+    panic!("the database's error is not among the causes of: {error}");
+}
+
+async fn why_the_table_could_not_be_made_is_told<DB: TestDatabase>(db: Fresh<DB>) {
+    db.run("CREATE TABLE outbox_schema (something_else INT)").await;
+    let error = faults(quiet(&db, listening(&Heard::default())).start().await.unwrap_err());
+    let text = error.to_string();
+    assert!(text.contains("while reading the version in table `outbox_schema`"), "{text}");
+    let said = said(&error);
+    assert!(said.contains("version") && text.contains(&said), "{said} in {text}");
+    assert!(text.contains(&migration_sql::<DB>(&Table::default())), "{text}");
+}
+
+async fn an_index_whose_name_is_taken_is_named<DB: TestDatabase>(db: Fresh<DB>) {
+    db.run("CREATE TABLE outbox_event_claim (id INT)").await;
+    let started = quiet(&db, listening(&Heard::default())).start().await;
+    if DB::SHORT_NAME == "mysql" {
+        // There, an index belongs to its table.
+        return started.unwrap().shutdown().await.map(drop).unwrap();
+    }
+    let error = faults(started.unwrap_err());
+    let text = error.to_string();
+    assert!(text.contains("while creating table `outbox_event` and its indexes"), "{text}");
+    let said = said(&error);
+    assert!(said.contains("outbox_event_claim") && text.contains(&said), "{said} in {text}");
+}
+
+async fn a_missing_right_is_named_and_the_sql_given<DB: TestDatabase>(db: Fresh<DB>) {
+    let user = format!("poor_{:x}", rand::random::<u32>());
+    let pool = poor_pool(&db, &user).await;
+    let registry = listening(&Heard::default());
+    let error = faults(outbox::builder(pool).listeners(registry).start().await.unwrap_err());
+    let (text, said) = (error.to_string(), said(&error));
+    let expected = match DB::SHORT_NAME {
+        "postgres" => "permission denied for schema public".to_owned(),
+        "mysql" => format!("CREATE command denied to user '{user}'"),
+        _ => "attempt to write a readonly database".to_owned(),
+    };
+    assert!(said.contains(&expected) && text.contains(&said), "{said} in {text}");
+    assert!(text.contains(&migration_sql::<DB>(&Table::default())), "{text}");
+}
+
+/// Connections of a user who may read, and nothing else.
+async fn poor_pool<DB: TestDatabase>(db: &Fresh<DB>, user: &str) -> sqlx::Pool<DB> {
+    match DB::SHORT_NAME {
+        "postgres" => {
+            db.run(format!("CREATE ROLE {user} LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC"))
+                .await;
+        }
+        "mysql" => {
+            db.run(format!("CREATE USER {user}@'%'")).await;
+            db.run(format!("GRANT SELECT ON {}.* TO {user}@'%'", db.name())).await;
+        }
+        _ => {}
+    }
+    let url = match db.url().rsplit_once('@') {
+        Some((server, place)) => {
+            format!("{}://{user}@{place}", server.split(':').next().unwrap_or_default())
+        }
+        None => format!("{}?mode=ro", db.url()),
+    };
+    PoolOptions::<DB>::new().connect(&url).await.unwrap()
+}
+
 async fn a_closed_pool_is_a_clear_answer<DB: TestDatabase>(db: Fresh<DB>) {
     let heard = Heard::default();
     db.pool.close().await;
@@ -126,6 +199,9 @@ on_every_database!(
     nothing_is_made_if_it_cannot_be_started,
     a_table_is_made_if_it_is_missing,
     a_newer_or_wrong_table_is_refused,
+    why_the_table_could_not_be_made_is_told,
+    an_index_whose_name_is_taken_is_named,
+    a_missing_right_is_named_and_the_sql_given,
     a_closed_pool_is_a_clear_answer,
     a_pool_of_one_connection_is_enough,
     listeners_are_needed,

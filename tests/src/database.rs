@@ -206,6 +206,15 @@ impl<DB: TestDatabase> Fresh<DB> {
             let sql = format!("CREATE DATABASE {name}");
             DB::run(&mut admin, AssertSqlSafe(sql).into_sql_str()).await.expect("a new database");
         }
+        Self::called(url, name).await
+    }
+
+    /// Another one on the same server, which is there already.
+    pub async fn beside(&self, name: &str) -> Self {
+        Self::called(&self.server, name.to_owned()).await
+    }
+
+    async fn called(url: &str, name: String) -> Self {
         let pool = PoolOptions::new()
             .max_connections(12)
             .acquire_timeout(Duration::from_secs(30))

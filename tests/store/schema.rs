@@ -1,14 +1,17 @@
 //! Making the table.
 
 use std::error::Error as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use outbox::Status;
 use outbox_runtime::Error;
 use outbox_runtime::store::{
     Completion, Finish, Finished, SchemaError, Store, Subscription, Table, migrate, migration_sql,
 };
-use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
+use outbox_tests::{Fresh, Rows, TestDatabase, event, eventually, on_every_database};
+use sqlx::pool::{PoolConnection, PoolOptions};
+use sqlx::{Pool, SqlSafeStr};
+use tokio::task::JoinHandle;
 
 use super::claim;
 
@@ -117,6 +120,119 @@ async fn a_newer_table_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
         );
         assert!(error.to_string().contains("deploy the newer program"), "{error}");
     }
+}
+
+/// Another node has the lock and does not come to an end.
+async fn a_migration_that_hangs_does_not_stop_others_for_ever<DB: TestDatabase>(db: Fresh<DB>) {
+    let hanging = Hanging::begin(&db, &Table::default()).await;
+    let (begun, pool) = (Instant::now(), impatient(&db).await);
+    let error = refused(&pool, &Table::default()).await;
+    assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(error.contains("table `outbox_event` was not migrated: session "), "{error}");
+    assert!(error.contains("held the migration lock for longer than 1s; wait until"), "{error}");
+    hanging.end().await;
+    migrate(&pool, &Table::default()).await.expect("now it is free");
+    Store::new(pool, Table::default()).verify().await.unwrap();
+}
+
+/// A dropped migration leaves no lock behind, though its connection belongs to a pool.
+async fn a_dropped_migration_gives_its_lock_back<DB: TestDatabase>(db: Fresh<DB>) {
+    let hanging = Hanging::begin(&db, &Table::default()).await;
+    hanging.abort().await;
+    let pool = impatient(&db).await;
+    let table = Table::default();
+    let waited = tokio::time::timeout(Duration::from_secs(20), migrate(&pool, &table)).await;
+    waited.expect("it need not wait").expect("no session has the lock");
+}
+
+/// The longest names that there are; MySQL takes no lock whose name is longer than 64 characters.
+async fn the_lock_has_a_name_of_bounded_length<DB: TestDatabase>(db: Fresh<DB>) {
+    let longest = if DB::SHORT_NAME == "mysql" { 64 } else { 63 };
+    let name = format!("{:x<longest$}", db.name());
+    db.run(format!("CREATE DATABASE {name}")).await;
+    let long = db.beside(&name).await;
+    let table = Table::new(&"x".repeat(63)).unwrap();
+    let hanging = Hanging::begin(&long, &table).await;
+    let pool = impatient(&long).await;
+    let error = refused(&pool, &table).await;
+    let lock = error.split("(lock `").nth(1).and_then(|rest| rest.split('`').next());
+    let lock = lock.unwrap_or_else(|| panic!("no lock is named: {error}"));
+    assert!((1..=64).contains(&lock.len()), "{lock}");
+    hanging.end().await;
+    migrate(&pool, &table).await.unwrap();
+    Store::new(pool, table).verify().await.unwrap();
+}
+
+/// A migration that has the lock, and waits for a table that somebody else has locked.
+struct Hanging<DB: TestDatabase> {
+    migration: JoinHandle<Result<(), Error>>,
+    locker: PoolConnection<DB>,
+}
+
+impl<DB: TestDatabase> Hanging<DB> {
+    async fn begin(db: &Fresh<DB>, table: &Table) -> Self {
+        let sql =
+            "CREATE TABLE outbox_schema (table_name VARCHAR(63) PRIMARY KEY, version INT NOT NULL)";
+        db.run(sql).await;
+        let mut locker = db.pool.acquire().await.unwrap();
+        let lock = match DB::SHORT_NAME {
+            "mysql" => "LOCK TABLES outbox_schema WRITE",
+            _ => "BEGIN; LOCK TABLE outbox_schema IN ACCESS EXCLUSIVE MODE",
+        };
+        DB::run(&mut locker, lock.into_sql_str()).await.unwrap();
+        let (pool, table) = (db.pool.clone(), table.clone());
+        let migration = tokio::spawn(async move { migrate(&pool, &table).await });
+        let waits = match DB::SHORT_NAME {
+            "mysql" => {
+                "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() \
+                 AND state LIKE 'Waiting for table%'"
+            }
+            _ => DB::LOCK_WAITS,
+        };
+        eventually("it waits for the table", async || db.number(waits).await == 1).await;
+        Self { migration, locker }
+    }
+
+    async fn free(mut locker: PoolConnection<DB>) {
+        let free = if DB::SHORT_NAME == "mysql" { "UNLOCK TABLES" } else { "ROLLBACK" };
+        DB::run(&mut locker, free.into_sql_str()).await.unwrap();
+    }
+
+    /// Lets it come to its end.
+    async fn end(self) {
+        Self::free(self.locker).await;
+        self.migration.await.unwrap().expect("it was only waiting");
+    }
+
+    /// Drops it where it is.
+    async fn abort(self) {
+        self.migration.abort();
+        assert!(self.migration.await.unwrap_err().is_cancelled());
+        Self::free(self.locker).await;
+    }
+}
+
+/// The same database through a pool that waits for a second.
+async fn impatient<DB: TestDatabase>(db: &Fresh<DB>) -> Pool<DB> {
+    let options = (*db.pool.connect_options()).clone();
+    let pool = PoolOptions::new().max_connections(2).acquire_timeout(Duration::from_secs(1));
+    pool.connect_with(options).await.unwrap()
+}
+
+/// What a migration says that gives up.
+async fn refused<DB: TestDatabase>(pool: &Pool<DB>, table: &Table) -> String {
+    let waited = tokio::time::timeout(Duration::from_secs(20), migrate(pool, table)).await;
+    waited.expect("it gives up").unwrap_err().to_string()
+}
+
+mod locked {
+    use super::*;
+
+    outbox_tests::on_every_server!(
+        a_migration_that_hangs_does_not_stop_others_for_ever,
+        a_dropped_migration_gives_its_lock_back,
+        the_lock_has_a_name_of_bounded_length,
+    );
 }
 
 on_every_database!(

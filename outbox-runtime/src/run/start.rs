@@ -44,7 +44,15 @@ impl fmt::Debug for StartError {
     }
 }
 
-impl std::error::Error for StartError {}
+impl std::error::Error for StartError {
+    /// Of the only fault. Several are told by [`StartError::faults`].
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self.faults.as_slice() {
+            [fault] => fault.source(),
+            _ => None,
+        }
+    }
+}
 
 /// One reason why an outbox cannot be started.
 #[derive(Debug, ThisError)]
@@ -61,7 +69,7 @@ pub enum StartFault {
     Schema(#[from] SchemaError),
     /// The database.
     #[error("{}", crate::error::chain(.0))]
-    Database(Box<Error>),
+    Database(#[source] Box<Error>),
     /// A database in memory that several connections want to share.
     #[error(
         "a SQLite database in memory belongs to one connection; make the pool with \
@@ -126,14 +134,16 @@ async fn prepare<DB: Backend>(store: &Store<DB>, faults: &mut Vec<StartFault>) -
             return Ok(None);
         }
         if let Err(missing) = store.verify().await {
-            let Error::Schema(SchemaError::Missing { .. }) = missing else { return Err(missing) };
+            let Error::Schema(SchemaError::Missing { table, sql, source: found }) = missing else {
+                return Err(missing);
+            };
             if !may_make {
                 return Ok(Some(in_memory));
             }
-            // Without the right to make it, the answer is the SQL for somebody who has it.
-            if migrate(pool, store.table()).await.is_err() {
-                return Err(missing);
-            }
+            migrate(pool, &table).await.map_err(|error| {
+                // Without the right to make it, the answer is the SQL for somebody who has it.
+                SchemaError::NotMade { table, found, sql, source: Box::new(error) }
+            })?;
             store.verify().await?;
         }
         for warning in store.warnings().await? {

@@ -5,7 +5,7 @@
 //! databases as templates, `Statements` renders them once for a table, and
 //! [`Backend`] is what is needed of a driver. The operations are methods of [`Store`], each for a whole
 //! batch, one file for each group: `insert` with `insert_failing`, `claim`, `finish`, `dead`, `purge`, `stats`,
-//! `schema`;
+//! `schema` with `migration_lock`;
 //! for people who look at it `inspect`, `pending` and `examine`. For tests of applications, `rig` puts the
 //! clock into their hands and `fault` the connection; `inject` is where.
 //!
@@ -32,6 +32,7 @@ mod inspect;
 mod lend;
 mod look;
 mod lost;
+mod migration_lock;
 mod pending;
 mod position;
 mod purge;

@@ -3,10 +3,13 @@
 //! Migrations are embedded, numbered and only go forward. A table `outbox_schema` beside the outbox's
 //! own remembers how far each outbox has come.
 
+use std::time::Duration;
+
 use sqlx::Pool;
 use thiserror::Error;
 
 use super::dialect::Dialect;
+use super::migration_lock;
 use super::statements::of_schema;
 use super::{Backend, Store, Table, Trouble};
 use crate::Error;
@@ -42,6 +45,61 @@ pub enum SchemaError {
         /// What the database said.
         source: sqlx::Error,
     },
+
+    /// A migration failed. On PostgreSQL and SQLite it has left nothing behind.
+    #[error("migrating table `{table}` failed while {step}")]
+    Migration {
+        /// The table.
+        table: Table,
+        /// What was being done.
+        step: String,
+        /// What the database said.
+        source: sqlx::Error,
+    },
+
+    /// Another session has held the lock of the migrations for longer than the pool waits for a connection
+    /// (`acquire_timeout`).
+    #[error(
+        "table `{table}` was not migrated: {} held the migration lock for longer than {after:?}; wait until \
+         the other migration has ended and start again, or end that session if it hangs, or give the pool a \
+         longer `acquire_timeout`", holder(.session, .lock)
+    )]
+    Locked {
+        /// The table.
+        table: Table,
+        /// How long it waited.
+        after: Duration,
+        /// The session that held it, if that was to be found out: a process id of PostgreSQL, a connection
+        /// id of MySQL.
+        session: Option<i64>,
+        /// The lock's name: the key of an advisory lock on PostgreSQL, the name of `GET_LOCK` on MySQL. Empty
+        /// if that was not to be found out.
+        lock: String,
+    },
+
+    /// The table cannot be used as it is, and making it failed.
+    // With its causes, since the SQL comes last.
+    #[error(
+        "table `{table}` cannot be used ({found}), and it could not be made: {}; mend that, or have this \
+         SQL run by a user who may:\n\n{sql}", crate::error::chain(.source)
+    )]
+    NotMade {
+        /// The table.
+        table: Table,
+        /// What the database said about the table as it is.
+        found: sqlx::Error,
+        /// What makes it.
+        sql: String,
+        /// Why it could not be made.
+        source: Box<Error>,
+    },
+}
+
+fn holder(session: &Option<i64>, lock: &str) -> String {
+    match session {
+        Some(session) => format!("session {session} (lock `{lock}`)"),
+        None => "another session".to_owned(),
+    }
 }
 
 /// Where a table stands between its migrations.
@@ -84,8 +142,6 @@ pub enum SchemaState {
 struct Migrations {
     steps: &'static [&'static str],
     versions: &'static str,
-    lock: &'static str,
-    unlock: &'static str,
     setup: &'static str,
     /// Whether a failed step leaves nothing behind.
     transactional: bool,
@@ -107,8 +163,6 @@ fn migrations(dialect: &Dialect) -> Migrations {
             steps: &[include_str!("schema/postgres/0001_create.sql")],
             versions: "CREATE TABLE IF NOT EXISTS {versions} \
                 (table_name varchar(63) PRIMARY KEY, version integer NOT NULL);",
-            lock: "SELECT pg_advisory_xact_lock(7738134957241561)",
-            unlock: "",
             setup: "",
             transactional: true,
         },
@@ -116,8 +170,6 @@ fn migrations(dialect: &Dialect) -> Migrations {
             steps: &[include_str!("schema/mysql/0001_create.sql")],
             versions: "CREATE TABLE IF NOT EXISTS {versions} \
                 (table_name VARCHAR(63) PRIMARY KEY, version INT NOT NULL);",
-            lock: "DO GET_LOCK(CONCAT('outbox:migrate:', DATABASE()), 60)",
-            unlock: "DO RELEASE_LOCK(CONCAT('outbox:migrate:', DATABASE()))",
             setup: "",
             transactional: false,
         },
@@ -125,8 +177,6 @@ fn migrations(dialect: &Dialect) -> Migrations {
             steps: &[include_str!("schema/sqlite/0001_create.sql")],
             versions: "CREATE TABLE IF NOT EXISTS {versions} \
                 (table_name TEXT PRIMARY KEY, version INTEGER NOT NULL);",
-            lock: "",
-            unlock: "",
             setup: "PRAGMA journal_mode = WAL",
             transactional: true,
         },
@@ -165,33 +215,55 @@ pub fn migration_sql<DB: Backend>(table: &Table) -> String {
     sql
 }
 
-/// Makes the table, or brings it up to date. Safe to be called by many processes at once.
+/// Makes the table, or brings it up to date. Safe to be called by many processes at once: one migrates, and the
+/// others wait, as long as the pool waits for a connection (`acquire_timeout`).
 ///
 /// # Errors
-/// If the table is of a later version, or the database fails.
+/// If the table is of a later version, another session holds the lock of the migrations for too long, or the
+/// database fails.
 pub async fn migrate<DB: Backend>(pool: &Pool<DB>, table: &Table) -> Result<(), Error> {
     let store = Store::new(pool.clone(), table.clone());
-    let failed = || Error::database("migrating the table");
-    let migrations = migrations(DB::DIALECT);
-    let sql = |template: &str| of_schema(DB::DIALECT, table, template);
+    let failed = |step| failed(table, step);
+    let (migrations, lock) = (migrations(DB::DIALECT), migration_lock::of(DB::DIALECT));
+    let limit = pool.options().get_acquire_timeout();
     let _pass = store.pass().await?;
-    let mut connection = pool.acquire().await.map_err(failed())?;
+    let mut connection = pool.acquire().await.map_err(failed("connecting"))?;
     if !migrations.setup.is_empty() {
-        DB::run(&mut connection, sql(migrations.setup)).await.map_err(failed())?;
+        let setup = of_schema(DB::DIALECT, table, migrations.setup);
+        DB::run(&mut connection, setup).await.map_err(failed("setting up the database"))?;
     }
     if migrations.transactional {
         drop(connection);
-        let mut work = pool.begin_with(store.sql.begin_work.clone()).await.map_err(failed())?;
-        if !migrations.lock.is_empty() {
-            DB::run(&mut work, sql(migrations.lock)).await.map_err(failed())?;
+        let begun = pool.begin_with(store.sql.begin_work.clone()).await;
+        let mut work = begun.map_err(failed("beginning a transaction"))?;
+        if let Some(lock) = lock
+            && !lock.take::<DB>(&mut work, table, limit).await.map_err(failed(LOCKING))?
+        {
+            // The question who has it goes by another connection, and there may be one only.
+            drop(work.rollback().await);
+            return Err(lock.denied(pool, table, limit).await.into());
         }
         step_up::<DB>(&mut work, table, &migrations).await?;
-        return work.commit().await.map_err(failed());
+        return work.commit().await.map_err(failed("committing"));
     }
-    DB::run(&mut connection, sql(migrations.lock)).await.map_err(failed())?;
+    let Some(lock) = lock else { return step_up::<DB>(&mut connection, table, &migrations).await };
+    // If this future is dropped, the lock must not stay with a connection in the pool.
+    connection.close_on_drop();
+    if !lock.take::<DB>(&mut connection, table, limit).await.map_err(failed(LOCKING))? {
+        drop(connection.close().await);
+        return Err(lock.denied(pool, table, limit).await.into());
+    }
     let result = step_up::<DB>(&mut connection, table, &migrations).await;
-    DB::run(&mut connection, sql(migrations.unlock)).await.map_err(failed())?;
+    lock.release::<DB>(&mut connection, table).await;
     result
+}
+
+const LOCKING: &str = "taking the migration lock";
+
+/// For `map_err`: what was being done when the driver failed.
+fn failed(table: &Table, step: impl Into<String>) -> impl FnOnce(sqlx::Error) -> Error {
+    let (table, step) = (table.clone(), step.into());
+    move |source| SchemaError::Migration { table, step, source }.into()
 }
 
 async fn step_up<DB: Backend>(
@@ -199,20 +271,27 @@ async fn step_up<DB: Backend>(
     table: &Table,
     migrations: &Migrations,
 ) -> Result<(), Error> {
-    let failed = || Error::database("migrating the table");
+    let failed = |step: String| failed(table, step);
     let sql = |template: &str| of_schema(DB::DIALECT, table, template);
-    DB::run(connection, sql(migrations.versions)).await.map_err(failed())?;
-    let found = version_of::<DB>(connection, table).await.map_err(failed())?;
+    let versions = table.beside("outbox_schema");
+    let step = format!("creating table `{versions}`");
+    DB::run(connection, sql(migrations.versions)).await.map_err(failed(step))?;
+    let step = format!("reading the version in table `{versions}`");
+    let found = version_of::<DB>(connection, table).await.map_err(failed(step))?;
     let known = migrations.steps.len() as i64;
     if let Some(found) = found.filter(|found| *found > known) {
         return Err(Error::Schema(SchemaError::Newer { table: table.clone(), found, known }));
     }
     let done = usize::try_from(found.unwrap_or_default()).unwrap_or_default();
-    for (step, version) in migrations.steps.iter().zip(1i64..).skip(done) {
-        DB::run(connection, sql(step)).await.map_err(failed())?;
-        let set = if version == 1 { ADD_VERSION } else { SET_VERSION };
+    for (template, version) in migrations.steps.iter().zip(1i64..).skip(done) {
+        let (set, step) = match version {
+            1 => (ADD_VERSION, format!("creating table `{table}` and its indexes")),
+            _ => (SET_VERSION, format!("running migration {version}")),
+        };
+        DB::run(connection, sql(template)).await.map_err(failed(step))?;
         let args = vec![version.into(), table.name().into()];
-        DB::execute(connection, sql(set), args).await.map_err(failed())?;
+        let step = format!("writing version {version} to table `{versions}`");
+        DB::execute(connection, sql(set), args).await.map_err(failed(step))?;
     }
     Ok(())
 }

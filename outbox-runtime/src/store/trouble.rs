@@ -1,5 +1,6 @@
 //! What a driver's error means to somebody who has to do something about it.
 
+use super::SchemaError;
 use crate::Error;
 
 /// What is wrong with the database, coarsely.
@@ -71,7 +72,10 @@ impl Error {
     pub fn trouble(&self) -> Trouble {
         match self {
             Self::Database { source, .. } => Trouble::of(source),
-            Self::Schema(super::SchemaError::Missing { source, .. }) => Trouble::of(source),
+            Self::Schema(
+                SchemaError::Missing { source, .. } | SchemaError::Migration { source, .. },
+            ) => Trouble::of(source),
+            Self::Schema(SchemaError::NotMade { source, .. }) => source.trouble(),
             Self::Interrupted { source, .. } => source.trouble(),
             Self::TimedOut { .. } => Trouble::Unreachable,
             _ => Trouble::Other,
