@@ -12,6 +12,7 @@
 
 mod arena;
 mod away;
+mod binary_log;
 mod child;
 mod database;
 mod exactly_once;

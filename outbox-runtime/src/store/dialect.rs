@@ -163,6 +163,10 @@ pub(super) const MISSING_INDEX: &str = "the table lacks an index of its migratio
 pub(super) const READ_ONLY: &str =
     "the server is read-only: nothing can be written or delivered; connect to the primary";
 
+pub(super) const STATEMENT_LOG: &str = "the binary log holds statements (`binlog_format = STATEMENT`): every claim and \
+    every result is refused with error 1665, so events are written and never delivered; set `binlog_format` to \
+    `ROW` or `MIXED` (`SET GLOBAL binlog_format = 'ROW'`, and in the server's configuration)";
+
 /// What comes before and after an expression; `{it}` is the expression once more.
 pub(super) type Wrap = (&'static str, &'static str);
 

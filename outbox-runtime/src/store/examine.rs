@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::SqlStr;
 
-use super::dialect::{Check, Dialect, MISSING_INDEX, READ_ONLY};
+use super::dialect::{Check, Dialect, MISSING_INDEX, READ_ONLY, STATEMENT_LOG};
 use super::pending::{MOST, PendingType};
 use super::row::span;
 use super::{Backend, SchemaState, Store, Trouble};
@@ -142,7 +142,7 @@ impl<DB: Backend> Store<DB> {
             // Missing indexes have been named.
             let (level, subject) = match text {
                 MISSING_INDEX => continue,
-                READ_ONLY => (FindingLevel::Error, "server"),
+                READ_ONLY | STATEMENT_LOG => (FindingLevel::Error, "server"),
                 _ => (FindingLevel::Warning, "server"),
             };
             writable = false;

@@ -14,7 +14,8 @@
 
 use super::backend::backend;
 use super::dialect::{
-    Dialect, Insert, Locking, MISSING_INDEX, OpenTransaction, Places, READ_ONLY, Settle,
+    Dialect, Insert, Locking, MISSING_INDEX, OpenTransaction, Places, READ_ONLY, STATEMENT_LOG,
+    Settle,
 };
 
 backend! {
@@ -212,6 +213,15 @@ pub(super) const DIALECT: Dialect = Dialect {
             MISSING_INDEX,
         ),
         ("SELECT CAST(@@read_only AS SIGNED)", READ_ONLY),
+        // InnoDB refuses READ COMMITTED then, which is what our own transactions are. A variable that a server
+        // does not have is no row; each server skips the comment of the other.
+        (
+            "SELECT CAST(COUNT(*) = 3 AS SIGNED) FROM /*M! information_schema.session_variables */ \
+                /*!80000 performance_schema.session_variables */ \
+             WHERE (variable_name, variable_value) IN \
+                (('binlog_format', 'STATEMENT'), ('log_bin', 'ON'), ('sql_log_bin', 'ON'))",
+            STATEMENT_LOG,
+        ),
         (
             "SELECT CAST(@@innodb_autoinc_lock_mode = 0 AS SIGNED)",
             "every INSERT locks its table's counter until it ends: a writer that waits for an event id \

@@ -108,6 +108,16 @@ impl Server {
         Self::first(mysql::plan()?)
     }
 
+    /// A MariaDB server that is started with more arguments.
+    ///
+    /// # Errors
+    /// If there is none, or it does not answer.
+    pub fn mariadb_with(arguments: &[&str]) -> Result<Self> {
+        let mut plan = mariadb::plan()?;
+        plan.command.args(arguments);
+        Self::first(plan)
+    }
+
     fn first(plan: Plan) -> Result<Self> {
         let Plan { name, mut version, url, folder, mut command, ready, polite, behind } = plan;
         let said = output(&mut version)?;
