@@ -11,6 +11,7 @@
 
 mod answers;
 mod breaker;
+mod connections;
 mod credentials;
 mod exactly_once;
 mod fairness;

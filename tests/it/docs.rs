@@ -5,7 +5,7 @@ use std::path::Path;
 
 use outbox::{
     Config, MAX_AGGREGATE_ID_BYTES, MAX_AGGREGATE_NAME_BYTES, MAX_EVENT_ID_BYTES,
-    MAX_EVENT_NAME_BYTES, MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES, MAX_TENANT_ID_BYTES, Metric,
+    MAX_EVENT_NAME_BYTES, MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES, MAX_TENANT_ID_BYTES, Metric, Mode,
     Status,
 };
 
@@ -182,6 +182,24 @@ fn defaults() {
         .map(|row| [row[0].clone(), row[1].clone()])
         .collect();
     assert_eq!(documented, expected);
+}
+
+#[test]
+fn connections() {
+    let with = |mode, notify| {
+        let mut config = Config::default();
+        (config.mode, config.notify) = (mode, notify);
+        config.relay_connections().to_string()
+    };
+    let (relay, notifying) = (with(Mode::Full, false), with(Mode::Full, true));
+    let expected = [
+        ["a relay", &relay],
+        ["a relay with `notify`", &notifying],
+        ["`WriterOnly`, or SQLite in memory", &with(Mode::WriterOnly, false)],
+    ];
+    assert_eq!(table("| what a process runs | connections beside the pool |"), expected);
+    let sentence = format!("a relay opens {relay} of its own, {notifying} with `notify`");
+    assert!(read("README.md").contains(&sentence), "no `{sentence}`");
 }
 
 #[test]

@@ -53,7 +53,14 @@ pub(super) async fn assemble<DB: Backend>(
     metrics.starting(&store.table().to_string(), &topics.names());
     let metrics: Arc<dyn MetricsExporter> = Arc::new(metrics);
     let counter = Counter { metrics: Arc::clone(&metrics), topics: Arc::clone(&topics) };
-    for warning in lint::of_config(&config, &listeners, pool.options().get_max_connections()) {
+    let connections = lint::Connections {
+        pool: pool.options().get_max_connections(),
+        relay: if in_memory { 0 } else { config.relay_connections() },
+        // Whoever may not be told it starts without this warning.
+        limit: store.connection_limit().await.unwrap_or_default(),
+        one_writer: store.has_one_writer(),
+    };
+    for warning in lint::of_config(&config, &listeners, connections) {
         tracing::warn!("{warning}");
     }
     let (stop, runtime) = (CancellationToken::new(), Handle::current());
@@ -98,7 +105,7 @@ pub(super) async fn assemble<DB: Backend>(
     let own = if in_memory {
         store.clone()
     } else {
-        store.for_relay(4 + u32::from(config.notify), patience).await?
+        store.for_relay(config.connections_of_relay().pooled, patience).await?
     };
     let own_pool = (!in_memory).then(|| own.pool().clone());
     // The two busiest loops keep theirs.

@@ -214,6 +214,9 @@ impl<DB: Backend> Builder<DB> {
 
     /// Starts it: checks everything, makes the table if it is missing, and begins to deliver.
     ///
+    /// The relay opens connections of its own, in addition to those of the pool:
+    /// [`Config::relay_connections`] says how many, and a start warns if the server permits fewer.
+    ///
     /// # Errors
     /// [`Error::Start`] with everything that is wrong, all at once.
     pub async fn start(self) -> Result<Outbox<DB>, Error> {

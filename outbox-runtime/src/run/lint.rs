@@ -5,9 +5,26 @@ use std::time::Duration;
 use super::Config;
 use crate::listener::{Listeners, Timeout};
 
+/// The connections of this process, and what the server permits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Connections {
+    /// The most of the application's pool.
+    pub(super) pool: u32,
+    /// The most of the relay.
+    pub(super) relay: u32,
+    /// What the server permits this user, in all processes, if there is a server and it tells.
+    pub(super) limit: Option<u32>,
+    /// Whether there is one writer at a time anyway.
+    pub(super) one_writer: bool,
+}
+
 /// What the numbers say.
-pub(super) fn of_config(config: &Config, listeners: &Listeners, connections: u32) -> Vec<String> {
-    let mut warnings = Vec::new();
+pub(super) fn of_config(
+    config: &Config,
+    listeners: &Listeners,
+    connections: Connections,
+) -> Vec<String> {
+    let mut warnings = of_connections(listeners, connections);
     let (poller, dispatcher) = (&config.poller, &config.dispatcher);
     if dispatcher.drain_timeout > poller.lease {
         warnings.push(format!(
@@ -17,7 +34,7 @@ pub(super) fn of_config(config: &Config, listeners: &Listeners, connections: u32
             dispatcher.drain_timeout, poller.lease
         ));
     }
-    let connections = connections as usize;
+    let connections = connections.pool as usize;
     if dispatcher.workers > connections.saturating_mul(8) {
         warnings.push(format!(
             "{} workers share a pool of {connections} connections: listeners that use it wait for \
@@ -55,6 +72,30 @@ pub(super) fn of_config(config: &Config, listeners: &Listeners, connections: u32
     warnings
 }
 
+fn of_connections(listeners: &Listeners, connections: Connections) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let Connections { pool, relay, limit, one_writer } = connections;
+    let all = pool.saturating_add(relay);
+    if let Some(limit) = limit.filter(|limit| all > *limit) {
+        warnings.push(format!(
+            "this process may open {all} connections ({pool} of the application's pool and {relay} of the \
+             relay), and the server permits {limit}, to all processes together: under load, connections are \
+             refused; give the pool fewer (`PoolOptions::max_connections`), or have the server permit more \
+             (`max_connections`, or the limit of the user or the database)"
+        ));
+    }
+    let in_tx = listeners.iter().find(|listener| listener.tx_database().is_some());
+    if let (Some(listener), true, false) = (in_tx, pool < 2, one_writer) {
+        warnings.push(format!(
+            "{} ({}) works in a transaction of the application's pool, which has {pool} connection: while it \
+             runs, nothing else gets one; give the pool at least 2",
+            listener.name(),
+            listener.place()
+        ));
+    }
+    warnings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,7 +110,11 @@ mod tests {
         let registry = registry.register_with(options, "Order", "A", |_: Delivery| async {});
         let mut config = Config::default();
         change(&mut config);
-        of_config(&config, &registry.build().unwrap(), connections).join("\n")
+        of_config(&config, &registry.build().unwrap(), of_pool(connections)).join("\n")
+    }
+
+    fn of_pool(pool: u32) -> Connections {
+        Connections { pool, relay: 4, limit: Some(97), one_writer: false }
     }
 
     #[test]
@@ -91,5 +136,33 @@ mod tests {
         assert!(warnings(long, |_| {}, 10).contains("lengthen `poller.lease`"));
         let short = default.timeout(Timeout::After(Duration::from_micros(1)));
         assert!(warnings(short, |_| {}, 10).contains("which no call can meet"));
+        let text = warnings(default, |_| {}, 94);
+        assert!(
+            text.contains("98 connections (94 of the application's pool and 4 of the"),
+            "{text}"
+        );
+        assert_eq!(warnings(default, |_| {}, 93), "", "as many as there may be");
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn a_transaction_of_a_listener_leaves_the_application_a_connection() {
+        use crate::listener::Outcome;
+        use crate::write::Tx;
+
+        let registry = ListenerRegistry::new().register_in_tx(
+            ListenerOptions::DEFAULT,
+            "Order",
+            "A",
+            |_: Delivery, _: &mut Tx<sqlx::Postgres>| Box::pin(async { Ok(Outcome::Done) }),
+        );
+        let listeners = registry.build().unwrap();
+        let mut config = Config::default();
+        config.dispatcher.workers = 8;
+        let told = |connections| of_config(&config, &listeners, connections).join("\n");
+        let text = told(of_pool(1));
+        assert!(text.contains("has 1 connection: while it runs, nothing else gets one"), "{text}");
+        assert_eq!(told(of_pool(2)), "");
+        assert_eq!(told(Connections { one_writer: true, ..of_pool(1) }), "", "nor could it write");
     }
 }

@@ -3,8 +3,8 @@
 //! # Layout
 //! [`Builder`] gathers what is wanted, `start` checks it, `assemble` puts the parts together, [`Outbox`]
 //! is the handle. `relay` is what runs: the loops and how they are stopped. `hot` is the straight way
-//! from a commit to a worker. Every loop is a `service`. `config` has the numbers with their defaults, `lint`
-//! warns of set-ups that will hurt, `sample` and `notify`
+//! from a commit to a worker. Every loop is a `service`. `config` has the numbers with their defaults,
+//! `connections` how many a relay needs, `lint` warns of set-ups that will hurt, `sample` and `notify`
 //! are small loops. `by_hand` does what the loops do, one step after another, for tests.
 
 mod assemble;
@@ -12,6 +12,7 @@ mod builder;
 #[cfg(feature = "testing")]
 mod by_hand;
 mod config;
+mod connections;
 mod env;
 mod hot;
 mod lint;

@@ -142,7 +142,8 @@ async fn prepare<DB: Backend>(store: &Store<DB>, faults: &mut Vec<StartFault>) -
             }
             migrate(pool, &table).await.map_err(|error| {
                 // Without the right to make it, the answer is the SQL for somebody who has it.
-                SchemaError::NotMade { table, found, sql, source: Box::new(error) }
+                let (found, source) = (Box::new(found), Box::new(error));
+                SchemaError::NotMade { table, found, sql, source }
             })?;
             store.verify().await?;
         }

@@ -16,6 +16,17 @@ impl<DB: Backend> Store<DB> {
         Ok(warnings)
     }
 
+    /// How many connections this user may have open to the server, in all processes; `None` where there is no
+    /// server.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn connection_limit(&self) -> Result<Option<u32>, Error> {
+        let Some(limit) = &self.sql.connection_limit else { return Ok(None) };
+        let limit = self.number("checking the database", limit.clone(), vec![]).await?;
+        Ok(limit.and_then(|limit| u32::try_from(limit).ok()))
+    }
+
     /// Whether the database lives in the memory of this process, where only one connection reaches
     /// it.
     ///

@@ -101,6 +101,9 @@ pub struct Dialect {
     pub(super) in_memory: Option<&'static str>,
     /// Each gives 1 if there is something to warn of.
     pub(super) warnings: &'static [(&'static str, &'static str)],
+    /// How many connections this user may have open to the server, in all processes; `None` where there is no
+    /// server.
+    pub(super) connection_limit: Option<&'static str>,
     /// Calls those who listen to the table's channel.
     pub(super) notify: Option<&'static str>,
     /// How many rows there are, roughly.

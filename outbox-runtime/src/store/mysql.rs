@@ -228,6 +228,10 @@ pub(super) const DIALECT: Dialect = Dialect {
              stops all others; set `innodb_autoinc_lock_mode` to 1 or 2",
         ),
     ],
+    connection_limit: Some(
+        "SELECT CAST(LEAST(@@max_connections, \
+            COALESCE(NULLIF(@@max_user_connections, 0), @@max_connections)) AS SIGNED)",
+    ),
     notify: None,
     estimate_by_name: true,
     estimate: "\

@@ -227,6 +227,14 @@ pub(super) const DIALECT: Dialect = Dialect {
             READ_ONLY,
         ),
     ],
+    // A limit of -1 is none, and what is NULL is not among the least. `reserved_connections` is of version 16.
+    connection_limit: Some(
+        "SELECT LEAST(current_setting('max_connections')::bigint \
+                - current_setting('superuser_reserved_connections')::bigint \
+                - COALESCE(NULLIF(current_setting('reserved_connections', true), ''), '0')::bigint, \
+            (SELECT NULLIF(rolconnlimit, -1) FROM pg_roles WHERE rolname = session_user), \
+            (SELECT NULLIF(datconnlimit, -1) FROM pg_database WHERE datname = current_database()))",
+    ),
     notify: Some("SELECT pg_notify($1, '')"),
     estimate_by_name: false,
     estimate: "SELECT reltuples::bigint FROM pg_class WHERE oid = '{table}'::regclass",

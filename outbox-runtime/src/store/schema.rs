@@ -87,7 +87,7 @@ pub enum SchemaError {
         /// The table.
         table: Table,
         /// What the database said about the table as it is.
-        found: sqlx::Error,
+        found: Box<sqlx::Error>,
         /// What makes it.
         sql: String,
         /// Why it could not be made.

@@ -162,6 +162,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         ("SELECT COUNT(*) < 4 FROM pragma_index_list('{bare}')", MISSING_INDEX),
         ("SELECT query_only FROM pragma_query_only", READ_ONLY),
     ],
+    connection_limit: None,
     notify: None,
     estimate_by_name: false,
     // Old rows are deleted first. Each is answered from the end of the key.

@@ -139,6 +139,7 @@ pub(super) struct Statements {
     pub(super) estimate: SqlStr,
     pub(super) in_memory: Option<SqlStr>,
     pub(super) warnings: Vec<(SqlStr, &'static str)>,
+    pub(super) connection_limit: Option<SqlStr>,
     pub(super) notify: Option<SqlStr>,
     pub(super) look: SqlStr,
     /// For what is new and what is retried.
@@ -245,6 +246,7 @@ impl Statements {
             estimate: sql(dialect.estimate),
             in_memory: dialect.in_memory.map(SqlSafeStr::into_sql_str),
             warnings: dialect.warnings.iter().map(|(test, text)| (sql(test), *text)).collect(),
+            connection_limit: dialect.connection_limit.map(SqlSafeStr::into_sql_str),
             notify: dialect.notify.map(SqlSafeStr::into_sql_str),
             look: sql(PEEK),
             window_end: ["0", "2"].map(|status| {

@@ -18,8 +18,9 @@ const MAX_PART_BYTES: usize = 63;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Table {
-    schema: Option<String>,
-    name: String,
+    // Boxed, since errors carry it.
+    schema: Option<Box<str>>,
+    name: Box<str>,
 }
 
 /// Why a text cannot be the name of a table.
@@ -50,10 +51,8 @@ impl Table {
             check(part).map_err(refused)?;
         }
         match parts.as_slice() {
-            [table] => Ok(Self { schema: None, name: (*table).to_owned() }),
-            [schema, table] => {
-                Ok(Self { schema: Some((*schema).to_owned()), name: (*table).to_owned() })
-            }
+            [table] => Ok(Self { schema: None, name: (*table).into() }),
+            [schema, table] => Ok(Self { schema: Some((*schema).into()), name: (*table).into() }),
             _ => Err(refused("it has more than two parts; write `table` or `schema.table`")),
         }
     }
@@ -70,7 +69,7 @@ impl Table {
 
     /// Another table in the same schema.
     pub(super) fn beside(&self, name: &str) -> Self {
-        Self { schema: self.schema.clone(), name: name.to_owned() }
+        Self { schema: self.schema.clone(), name: name.into() }
     }
 
     pub(super) fn quoted(&self, quote: char) -> String {
@@ -94,7 +93,7 @@ impl Table {
 
 impl Default for Table {
     fn default() -> Self {
-        Self { schema: None, name: DEFAULT_TABLE.to_owned() }
+        Self { schema: None, name: DEFAULT_TABLE.into() }
     }
 }
 

@@ -1,0 +1,153 @@
+//! How many connections a relay opens, and what is said if the server has fewer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use outbox::{Config, Delivery, Mode, Outbox};
+use outbox_tests::{
+    Fresh, Heard, Log, TestDatabase, event, eventually, given_url, on_every_server,
+};
+use sqlx::pool::PoolOptions;
+use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
+use tokio::sync::{Mutex, Semaphore};
+
+use crate::harness::{held, insert_due, listening, with_status};
+
+/// The sessions of a test's database, counted from outside of it.
+struct Sessions<DB: TestDatabase> {
+    outside: Mutex<DB::Connection>,
+    sql: String,
+}
+
+impl<DB: TestDatabase> Sessions<DB> {
+    async fn of(db: &Fresh<DB>) -> Self {
+        let url = given_url::<DB>().expect("there is a server");
+        let outside = DB::Connection::connect(&url).await.unwrap();
+        let sql = match DB::SHORT_NAME {
+            "postgres" => {
+                "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = '{}' \
+                AND backend_type = 'client backend'"
+            }
+            _ => "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '{}'",
+        };
+        Self { outside: Mutex::new(outside), sql: sql.replace("{}", db.name()) }
+    }
+
+    /// How many there are beside those of the application's pool.
+    async fn of_relay(&self, db: &Fresh<DB>) -> u32 {
+        let sql = AssertSqlSafe(self.sql.clone()).into_sql_str();
+        let rows = DB::fetch(&mut *self.outside.lock().await, sql, vec![]).await.unwrap();
+        let all = DB::int(&rows[0], 0).unwrap().unwrap_or_default();
+        u32::try_from(all).unwrap().saturating_sub(db.pool.size())
+    }
+}
+
+/// A relay whose every loop has something to do, and that has recorded something. One event stays in hand, and
+/// its lease is to be renewed, until there is a permit.
+async fn busy<DB: TestDatabase>(db: &Fresh<DB>, config: Config) -> (Outbox<DB>, Arc<Semaphore>) {
+    let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+    let quick = |_: Delivery| async {};
+    let registry = held(&heard, &gate).register_for("Order", "B", quick);
+    let outbox = outbox::builder(db.pool.clone()).config(config).listeners(registry);
+    let outbox = outbox.start().await.unwrap();
+    insert_due(db, &outbox, &["A", "B"]).await;
+    heard.reach(1).await;
+    eventually("the other one is recorded", async || with_status(db, 1).await == 1).await;
+    (outbox, gate)
+}
+
+/// Lease renewal and purge are often at work at the same time, and the pool of a relay does not shrink for
+/// minutes.
+fn config() -> Config {
+    let mut config = Config::default();
+    config.poller.interval = Duration::from_millis(10);
+    config.poller.lease = Duration::from_secs(3);
+    config.purge.interval = Duration::from_millis(1);
+    config
+}
+
+async fn count<DB: TestDatabase>(db: Fresh<DB>, config: Config) {
+    let documented = config.relay_connections();
+    let sessions = Sessions::of(&db).await;
+    let (outbox, gate) = busy(&db, config).await;
+    let reached = async || sessions.of_relay(&db).await >= documented;
+    eventually(&format!("it has {documented} connections"), reached).await;
+    let (begun, mut most) = (Instant::now(), 0);
+    while begun.elapsed() < Duration::from_secs(2) {
+        most = most.max(sessions.of_relay(&db).await);
+    }
+    assert_eq!(most, documented, "as many were counted as are documented");
+    gate.add_permits(1);
+    outbox.shutdown().await.unwrap();
+    eventually("they are closed", async || sessions.of_relay(&db).await == 0).await;
+}
+
+async fn a_relay_opens_as_many_connections_as_it_says<DB: TestDatabase>(db: Fresh<DB>) {
+    count(db, config()).await;
+}
+
+async fn a_process_that_only_writes_opens_none<DB: TestDatabase>(db: Fresh<DB>) {
+    let mut config = Config::default();
+    config.mode = Mode::WriterOnly;
+    let sessions = Sessions::of(&db).await;
+    let outbox = outbox::builder(db.pool.clone()).config(config.clone()).start().await.unwrap();
+    let mut tx = outbox.begin().await.unwrap();
+    tx.write(event("A")).unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!((sessions.of_relay(&db).await, config.relay_connections()), (0, 0));
+    outbox.shutdown().await.unwrap();
+}
+
+/// What is said at the start about the connections of a pool with so many.
+async fn warnings<DB: TestDatabase>(url: &str, connections: u32) -> Vec<String> {
+    let (log, _log) = Log::of_this_thread();
+    let pool = PoolOptions::<DB>::new().max_connections(connections);
+    let pool = pool.connect(url).await.unwrap();
+    let outbox = outbox::builder(pool).listeners(listening(&Heard::default()));
+    outbox.start().await.unwrap().shutdown().await.unwrap();
+    log.with("this process may open")
+}
+
+async fn more_connections_than_the_server_permits_are_warned_of<DB: TestDatabase>(db: Fresh<DB>) {
+    assert_eq!(warnings::<DB>(&db.url(), 10).await, Vec::<String>::new());
+    let warned = warnings::<DB>(&db.url(), 100_000).await.join("");
+    let figures = "100004 connections (100000 of the application's pool and 4 of the relay)";
+    assert!(warned.contains(figures), "{warned}");
+    assert!(warned.contains("give the pool fewer (`PoolOptions::max_connections`)"), "{warned}");
+}
+
+async fn and_so_are_more_than_the_user_may_have<DB: TestDatabase>(db: Fresh<DB>) {
+    let user = format!("limited_{:x}", rand::random::<u32>());
+    match DB::SHORT_NAME {
+        "postgres" => {
+            db.run(format!("CREATE ROLE {user} LOGIN CONNECTION LIMIT 12")).await;
+            db.run(format!("GRANT ALL ON SCHEMA public TO {user}")).await;
+        }
+        _ => {
+            db.run(format!("CREATE USER {user}@'%' WITH MAX_USER_CONNECTIONS 12")).await;
+            db.run(format!("GRANT ALL ON {}.* TO {user}@'%'", db.name())).await;
+        }
+    }
+    let url = db.url();
+    let (server, place) = url.rsplit_once('@').unwrap();
+    let url = format!("{}://{user}@{place}", server.split(':').next().unwrap());
+    assert_eq!(warnings::<DB>(&url, 8).await, Vec::<String>::new());
+    let warned = warnings::<DB>(&url, 9).await.join("");
+    assert!(warned.contains("may open 13 connections"), "{warned}");
+    assert!(warned.contains("the server permits 12, to all processes together"), "{warned}");
+}
+
+on_every_server!(
+    a_relay_opens_as_many_connections_as_it_says,
+    a_process_that_only_writes_opens_none,
+    more_connections_than_the_server_permits_are_warned_of,
+    and_so_are_more_than_the_user_may_have,
+);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_notifies_opens_as_many_as_it_says() {
+    let Some(db) = Fresh::<sqlx::Postgres>::new().await else { return };
+    let mut config = config();
+    config.notify = true;
+    count(db, config).await;
+}
