@@ -29,7 +29,7 @@ async fn main() -> Result {
         .map_err(|_| "OUTBOX_TEST_POSTGRES_URL is not set; `cargo xtask bench` starts a server")?;
     let mut report = Report::default();
     if has("--housekeeping") {
-        housekeeping::measure(&url, &mut report).await?;
+        Box::pin(housekeeping::measure(&url, &mut report)).await?;
     } else {
         drain::measure(&url, rounds, &mut report).await?;
         hot::measure(&url, rounds, &mut report).await?;

@@ -1,5 +1,6 @@
 //! What can be said.
 
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -23,9 +24,15 @@ pub(crate) struct Cli {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "With every command")]
 pub(crate) struct Global {
-    /// The database: sqlite:shop.db, postgres://user@host/shop, mysql://user@host/shop
-    #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true)]
+    /// The database: sqlite:shop.db, postgres://user@host/shop, mysql://user@host/shop. Other users of this
+    /// machine can read it, so keep a password out of it
+    #[arg(long, global = true)]
     pub(crate) url: Option<String>,
+
+    /// A file that holds the URL, `-` for standard input. Without `--url` and `--url-file`, the
+    /// environment variable DATABASE_URL has it
+    #[arg(long, global = true, value_name = "PATH", conflicts_with = "url")]
+    pub(crate) url_file: Option<PathBuf>,
 
     /// The outbox's table: `name` or `schema.name`
     #[arg(long, global = true, default_value_t = Table::default(), value_parser = table)]

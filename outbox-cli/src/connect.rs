@@ -11,8 +11,9 @@ use crate::args::{Cli, Command, Dead, Global};
 use crate::command;
 use crate::exit::Exit;
 use crate::fault::Fault;
+use crate::network::{self, Network};
 use crate::output::Form;
-use crate::place;
+use crate::{place, url};
 
 /// How long to wait for a server that does not answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -40,13 +41,7 @@ pub(crate) async fn run(Cli { global, command }: Cli) -> Result<Exit, Fault> {
     if let Command::Completions { shell } = command {
         return command::completions::run(shell);
     }
-    let Some(url) = &global.url else {
-        return Err(Fault::usage(
-            "no database is named",
-            "give `--url`, or set DATABASE_URL: sqlite:shop.db, postgres://user@host/shop, \
-             mysql://user@host/shop",
-        ));
-    };
+    let url = &url::given(&global)?;
     match url.split(':').next().unwrap_or_default() {
         "sqlite" => on::<Sqlite>(url, &global, command).await,
         "postgres" | "postgresql" => on::<Postgres>(url, &global, command).await,
@@ -58,7 +53,10 @@ pub(crate) async fn run(Cli { global, command }: Cli) -> Result<Exit, Fault> {
     }
 }
 
-async fn on<DB: Backend>(url: &str, global: &Global, command: Command) -> Result<Exit, Fault> {
+async fn on<DB: Backend>(url: &str, global: &Global, command: Command) -> Result<Exit, Fault>
+where
+    <DB::Connection as Connection>::Options: Network,
+{
     if let Command::Migrate(migrate) = &command
         && migrate.sql
     {
@@ -75,8 +73,9 @@ async fn on<DB: Backend>(url: &str, global: &Global, command: Command) -> Result
     let pool = PoolOptions::<DB>::new()
         .max_connections(2)
         .acquire_timeout(PATIENCE)
-        .connect_lazy_with(options);
+        .connect_lazy_with(options.clone());
     let store = Store::new(pool.clone(), global.table.clone());
+    network::examine(&options, &store, &place).await;
     let session = Session { store, form: global.form(), place };
     let exit = dispatch(&session, command).await;
     // A server that is gone does not keep anybody here.

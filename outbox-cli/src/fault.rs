@@ -140,9 +140,7 @@ fn remedy(trouble: Trouble, place: &str) -> String {
             "check `sslmode` and the certificates in the URL".to_owned()
         }
         Trouble::Tls => {
-            "this program was built without TLS: install it with `cargo install outbox-cli --features \
-             tls`"
-                .to_owned()
+            "this program was built without TLS: install it with its default features".to_owned()
         }
         Trouble::ReadOnly => "connect to the primary".to_owned(),
         _ => String::new(),

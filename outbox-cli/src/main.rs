@@ -1,8 +1,9 @@
 //! `outbox`: the command line for people who run an outbox.
 //!
 //! # Layout
-//! `args` is what can be said, `connect` leads from a URL to a [`Session`](connect::Session) on one of the
-//! three databases, and each file of `command` is one command. `output`, `table` and `moment` are how
+//! `args` is what can be said, `url` where the URL comes from, `connect` leads from there to a
+//! [`Session`](connect::Session) on one of the three databases, `network` warns if that can be overheard, and
+//! each file of `command` is one command. `output`, `table` and `moment` are how
 //! things are shown, `ask` is how things are confirmed, `journal` is what the runtime
 //! reports, `fault` and `exit` how it ends.
 
@@ -14,9 +15,11 @@ mod exit;
 mod fault;
 mod journal;
 mod moment;
+mod network;
 mod output;
 mod place;
 mod table;
+mod url;
 
 use std::process::ExitCode;
 

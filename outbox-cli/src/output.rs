@@ -57,6 +57,11 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 
+/// Warns of something, and says what to do.
+pub(crate) fn warn(what: &str, remedy: &str) {
+    note(&format!("{WARN}warning{WARN:#}: {}\n  {remedy}", harmless(what)));
+}
+
 /// A text from the table as it may be shown: what could steer a terminal is replaced.
 pub(crate) fn harmless(text: &str) -> String {
     let harmless = |letter: char| match letter {

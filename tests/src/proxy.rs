@@ -1,3 +1,4 @@
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,12 +33,17 @@ struct Weather {
 
 impl Proxy {
     /// One before the server of a URL, with nothing wrong.
-    #[expect(clippy::disallowed_methods, reason = "it ends with the proxy")]
     pub async fn before(url: &str) -> Self {
+        Self::on(Ipv4Addr::LOCALHOST.into(), url).await
+    }
+
+    /// The same on another address of this machine.
+    #[expect(clippy::disallowed_methods, reason = "it ends with the proxy")]
+    pub async fn on(own: IpAddr, url: &str) -> Self {
         let (scheme, rest) = url.split_once("://").expect("a URL");
         let (authority, path) = rest.split_once('/').expect("a URL with a database");
         let (user, server) = authority.rsplit_once('@').expect("a URL with a user");
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+        let listener = TcpListener::bind((own, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("its address");
         let weather = Arc::new(watch::Sender::new(Weather::default()));
         let connections = Arc::new(AtomicU64::new(0));

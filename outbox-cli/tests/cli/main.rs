@@ -12,9 +12,12 @@
 mod change;
 mod doctor;
 mod look;
+mod password;
 mod program;
 mod refusal;
 mod scene;
 mod sweep;
 mod tail;
 mod terminal;
+#[cfg(feature = "tls")]
+mod tls;

@@ -94,8 +94,7 @@ async fn encryption_that_is_demanded<DB: TestDatabase>(db: Fresh<DB>) {
     };
     let ran = Program::at(&format!("{}?{demand}", db.url())).run("status").await;
     assert_eq!(ran.code, 1, "{ran}");
-    let remedy =
-        if cfg!(feature = "tls") { "the certificates" } else { "outbox-cli --features tls" };
+    let remedy = if cfg!(feature = "tls") { "the certificates" } else { "its default features" };
     assert!(ran.stderr.contains(remedy), "{ran}");
 }
 

@@ -27,6 +27,17 @@ impl<DB: Backend> Store<DB> {
         Ok(limit.and_then(|limit| u32::try_from(limit).ok()))
     }
 
+    /// Whether a connection of the pool is encrypted, as the server sees it; `None` where there is no network.
+    /// Behind a connection pooler this is the connection from there to the server.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn is_encrypted(&self) -> Result<Option<bool>, Error> {
+        let Some(encrypted) = &self.sql.encrypted else { return Ok(None) };
+        let answer = self.number("checking the connection", encrypted.clone(), vec![]).await?;
+        Ok(Some(answer == Some(1)))
+    }
+
     /// Whether the database lives in the memory of this process, where only one connection reaches
     /// it.
     ///

@@ -104,6 +104,8 @@ pub struct Dialect {
     /// How many connections this user may have open to the server, in all processes; `None` where there is no
     /// server.
     pub(super) connection_limit: Option<&'static str>,
+    /// Gives 1 if the session is encrypted; `None` where there is no network.
+    pub(super) encrypted: Option<&'static str>,
     /// Calls those who listen to the table's channel.
     pub(super) notify: Option<&'static str>,
     /// How many rows there are, roughly.

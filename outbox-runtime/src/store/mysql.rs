@@ -232,6 +232,10 @@ pub(super) const DIALECT: Dialect = Dialect {
         "SELECT CAST(LEAST(@@max_connections, \
             COALESCE(NULLIF(@@max_user_connections, 0), @@max_connections)) AS SIGNED)",
     ),
+    encrypted: Some(
+        "SELECT CAST(variable_value <> '' AS SIGNED) FROM /*M! information_schema.session_status */ \
+            /*!80000 performance_schema.session_status */ WHERE variable_name = 'Ssl_cipher'",
+    ),
     notify: None,
     estimate_by_name: true,
     estimate: "\

@@ -235,6 +235,7 @@ pub(super) const DIALECT: Dialect = Dialect {
             (SELECT NULLIF(rolconnlimit, -1) FROM pg_roles WHERE rolname = session_user), \
             (SELECT NULLIF(datconnlimit, -1) FROM pg_database WHERE datname = current_database()))",
     ),
+    encrypted: Some("SELECT ssl::int::bigint FROM pg_stat_ssl WHERE pid = pg_backend_pid()"),
     notify: Some("SELECT pg_notify($1, '')"),
     estimate_by_name: false,
     estimate: "SELECT reltuples::bigint FROM pg_class WHERE oid = '{table}'::regclass",

@@ -163,6 +163,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         ("SELECT query_only FROM pragma_query_only", READ_ONLY),
     ],
     connection_limit: None,
+    encrypted: None,
     notify: None,
     estimate_by_name: false,
     // Old rows are deleted first. Each is answered from the end of the key.

@@ -140,6 +140,7 @@ pub(super) struct Statements {
     pub(super) in_memory: Option<SqlStr>,
     pub(super) warnings: Vec<(SqlStr, &'static str)>,
     pub(super) connection_limit: Option<SqlStr>,
+    pub(super) encrypted: Option<SqlStr>,
     pub(super) notify: Option<SqlStr>,
     pub(super) look: SqlStr,
     /// For what is new and what is retried.
@@ -247,6 +248,7 @@ impl Statements {
             in_memory: dialect.in_memory.map(SqlSafeStr::into_sql_str),
             warnings: dialect.warnings.iter().map(|(test, text)| (sql(test), *text)).collect(),
             connection_limit: dialect.connection_limit.map(SqlSafeStr::into_sql_str),
+            encrypted: dialect.encrypted.map(SqlSafeStr::into_sql_str),
             notify: dialect.notify.map(SqlSafeStr::into_sql_str),
             look: sql(PEEK),
             window_end: ["0", "2"].map(|status| {

@@ -1,5 +1,7 @@
 //! What a driver's error means to somebody who has to do something about it.
 
+use std::io::ErrorKind;
+
 use super::SchemaError;
 use crate::Error;
 
@@ -19,7 +21,7 @@ pub enum Trouble {
     NoColumn,
     /// The user lacks a right.
     Rights,
-    /// The server or the URL demands TLS, and this program has none.
+    /// The server or the URL demands TLS and there is none, or a certificate was refused.
     Tls,
     /// Nothing can be changed here.
     ReadOnly,
@@ -31,6 +33,13 @@ impl Trouble {
     /// What a driver's error means.
     pub fn of(error: &sqlx::Error) -> Self {
         match error {
+            // A certificate that is not trusted, or a host's name that is not in it.
+            sqlx::Error::Io(error)
+                if error.kind() == ErrorKind::InvalidData
+                    && error.to_string().contains("certificate") =>
+            {
+                Self::Tls
+            }
             sqlx::Error::Io(_)
             | sqlx::Error::PoolTimedOut
             | sqlx::Error::PoolClosed
