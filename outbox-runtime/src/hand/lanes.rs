@@ -11,7 +11,8 @@ pub(crate) enum Lane {
     Cold,
 }
 
-/// Two queues that are served two to one when both have work, and never wait for each other.
+/// Two queues that are served two to one when both have work, and never wait for each other. Only a choice
+/// between both counts as a turn, and after an idle moment the hot one is first.
 ///
 /// A place is used from the reservation until a worker starts, wherever the entry waits meanwhile.
 #[derive(Debug, Default)]
@@ -55,6 +56,9 @@ impl Lanes {
 
     /// Queues an entry that has a place.
     pub(super) fn push(&mut self, entry: Entry) {
+        if self.hot.is_empty() && self.cold.is_empty() {
+            self.turn = 0;
+        }
         match entry.lane {
             Lane::Hot => self.hot.push_back(entry),
             Lane::Cold => self.cold.push_back(entry),
@@ -73,13 +77,16 @@ impl Lanes {
 
     /// The next of the others. It keeps its place until it is freed.
     pub(super) fn pop(&mut self) -> Option<Entry> {
-        let (first, second) = if self.turn < 2 {
-            (&mut self.hot, &mut self.cold)
-        } else {
-            (&mut self.cold, &mut self.hot)
+        let from = match (self.hot.is_empty(), self.cold.is_empty()) {
+            (false, false) => {
+                let hot = self.turn < 2;
+                self.turn = (self.turn + 1) % 3;
+                if hot { &mut self.hot } else { &mut self.cold }
+            }
+            (false, true) => &mut self.hot,
+            (true, _) => &mut self.cold,
         };
-        self.turn = (self.turn + 1) % 3;
-        first.pop_front().or_else(|| second.pop_front())
+        from.pop_front()
     }
 
     pub(super) fn has_entries(&self) -> bool {

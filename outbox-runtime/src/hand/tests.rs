@@ -86,6 +86,42 @@ fn two_hot_for_one_cold_and_never_a_wait_for_the_empty_one() {
 }
 
 #[test]
+fn the_first_after_an_idle_moment_is_a_hot_one() {
+    let hand = hand(&[None]);
+    // Whatever was taken before, one at a time and from either lane.
+    for taken in 0..6 {
+        for cold in 0..taken {
+            admit(&hand, [100 + cold], Some(0));
+            let entry = hand.try_next().unwrap();
+            hand.finish(&entry, Finished::Done);
+            hand.recorded(hand.take_results(10), &[]);
+        }
+        assert!(hand.try_next().is_none(), "idle");
+        admit(&hand, 11..=12, Some(0));
+        (1..=3).for_each(|sequence| seat(&hand, sequence));
+        let started = startable(&hand);
+        assert_eq!(sequences(&started), [1, 2, 11, 3, 12], "after {taken}");
+        for entry in &started {
+            hand.finish(entry, Finished::Done);
+        }
+        hand.recorded(hand.take_results(10), &[]);
+    }
+}
+
+#[test]
+fn only_a_choice_between_both_lanes_counts_as_a_turn() {
+    let hand = hand(&[None]);
+    seat(&hand, 1);
+    admit(&hand, 11..=14, Some(0));
+    assert_eq!(sequences(&[hand.try_next().unwrap()]), [1]);
+    // These have nothing to compete with, and take no turn from those that come next.
+    let alone = [hand.try_next().unwrap(), hand.try_next().unwrap()];
+    assert_eq!(sequences(&alone), [11, 12]);
+    (2..=4).for_each(|sequence| seat(&hand, sequence));
+    assert_eq!(sequences(&startable(&hand)), [2, 13, 3, 4, 14]);
+}
+
+#[test]
 fn seats_are_bounded_in_number_and_bytes_and_for_one_transaction() {
     let hand = hand(&[None]);
     assert!(hand.reserve(10, Some(0), 2).is_err(), "a quarter of the lane for one transaction");
