@@ -1,6 +1,6 @@
 //! What the poller brings in.
 
-use std::collections::{HashSet, hash_map};
+use std::collections::{HashMap, HashSet, hash_map};
 use std::time::{Duration, Instant};
 
 use super::fairness::{Claiming, Portion, sooner};
@@ -98,9 +98,10 @@ impl Hand {
         }
         let lease_until = anchor + self.limits.lease;
         let mut state = self.lock();
-        state.withdraw(&rows);
+        let places = state.withdraw(&rows);
         for (row, group) in rows {
-            state.admit(row, group, lease_until);
+            let place = places.get(&row.sequence).copied();
+            state.admit(row, group, lease_until, place);
         }
         drop(state);
         self.work.notify_one();
@@ -128,7 +129,7 @@ impl Hand {
         state.held.insert(sequence, held);
         state.running += 1;
         let Claimed { attempts, envelope, .. } = row;
-        Some(Entry { sequence, attempts, envelope, group: None, lane: Lane::Cold })
+        Some(Entry { sequence, attempts, envelope, group: None, lane: Lane::Cold, place: None })
     }
 
     /// Whoever had it has let go of it: it returns when its lease has ended.
@@ -207,19 +208,23 @@ impl Held {
 
 impl State {
     /// Rows that are claimed again before they have begun here begin as the new claim says: somebody else
-    /// may have had them meanwhile, have failed, or been lost with them.
-    fn withdraw(&mut self, rows: &[(Claimed, Option<usize>)]) {
+    /// may have had them meanwhile, have failed, or been lost with them. Gives the places of those that
+    /// have left their lane.
+    fn withdraw(&mut self, rows: &[(Claimed, Option<usize>)]) -> HashMap<i64, u64> {
         let sequences = rows.iter().map(|(row, _)| row.sequence);
         let again: HashSet<i64> = sequences.filter(|sequence| self.is_queued(*sequence)).collect();
+        let mut places = HashMap::new();
         if again.is_empty() {
-            return;
+            return places;
         }
         for entry in self.extract(|entry| again.contains(&entry.sequence)) {
+            places.extend(entry.place.map(|place| (entry.sequence, place)));
             self.vacate(entry.group, entry.lane);
             if let Some(held) = self.held.remove(&entry.sequence) {
                 self.let_go(held.group, held.lane, held.bytes);
             }
         }
+        places
     }
 
     fn is_queued(&self, sequence: i64) -> bool {
@@ -231,7 +236,13 @@ impl State {
         self.is_queued(sequence).then(|| self.extract(|entry| entry.sequence == sequence).pop())?
     }
 
-    pub(super) fn admit(&mut self, row: Claimed, group: Option<usize>, lease_until: Instant) {
+    pub(super) fn admit(
+        &mut self,
+        row: Claimed,
+        group: Option<usize>,
+        lease_until: Instant,
+        place: Option<u64>,
+    ) {
         let sequence = row.sequence;
         if let Some(held) = self.held.get_mut(&sequence) {
             held.learn(&row);
@@ -248,8 +259,9 @@ impl State {
         }
         self.occupy(group, Lane::Cold);
         let Claimed { attempts, envelope, .. } = row;
-        let entry = Entry { sequence, attempts, envelope, group, lane: Lane::Cold };
+        let entry = Entry { sequence, attempts, envelope, group, lane: Lane::Cold, place };
         match self.phase {
+            Phase::Running | Phase::Draining if place.is_some() => self.lanes.push_ready(entry),
             Phase::Running | Phase::Draining => self.lanes.push(entry),
             // It was claimed while the node was being paused or closed.
             Phase::Paused | Phase::Closed => self.give_back(entry, Finished::Released),

@@ -24,6 +24,8 @@ pub(super) struct Lanes {
     used_hot: usize,
     used_cold: usize,
     turn: u8,
+    /// How many entries have left the two queues.
+    left: u64,
 }
 
 impl Lanes {
@@ -86,7 +88,10 @@ impl Lanes {
             (false, true) => &mut self.hot,
             (true, _) => &mut self.cold,
         };
-        from.pop_front()
+        let mut entry = from.pop_front()?;
+        entry.place = Some(self.left);
+        self.left += 1;
+        Some(entry)
     }
 
     pub(super) fn has_entries(&self) -> bool {

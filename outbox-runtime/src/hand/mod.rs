@@ -71,6 +71,9 @@ pub(crate) struct Entry {
     /// The listener's number; `None` if nobody listens.
     pub(crate) group: Option<usize>,
     lane: Lane,
+    /// The order in which it has left its lane, if it has. One that waits again afterwards, say for its
+    /// lease to be renewed, does not go behind those that came later.
+    place: Option<u64>,
 }
 
 /// What became of a row.

@@ -185,7 +185,7 @@ impl Hand {
                 }
                 Some(Again::Deliver(row, group)) => {
                     state.forget(sequence);
-                    state.admit(*row, group, lease_until);
+                    state.admit(*row, group, lease_until, None);
                     continue;
                 }
             }

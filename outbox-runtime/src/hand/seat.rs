@@ -97,7 +97,14 @@ impl HotSeat {
             again: None,
         };
         state.held.insert(sequence, held);
-        let entry = Entry { sequence, attempts: 0, envelope, group: self.group, lane: Lane::Hot };
+        let entry = Entry {
+            sequence,
+            attempts: 0,
+            envelope,
+            group: self.group,
+            lane: Lane::Hot,
+            place: None,
+        };
         if state.phase == Phase::Paused {
             state.give_back(entry, Finished::Released);
             drop(state);

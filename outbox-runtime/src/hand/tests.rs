@@ -177,6 +177,27 @@ fn nothing_starts_on_a_short_lease() {
 }
 
 #[test]
+fn a_parked_entry_that_waits_for_its_renewal_keeps_its_place() {
+    let hand = hand(&[Some(1)]);
+    let long_ago = Instant::now().checked_sub(LEASE * 3 / 4).unwrap();
+    admit(&hand, [1], Some(0));
+    hand.admit(vec![(row(2, 1), Some(0))], long_ago);
+    admit(&hand, [3, 4, 5], Some(0));
+    let mut running = startable(&hand);
+    assert_eq!(sequences(&running), [1]);
+    hand.finish(&running[0], Finished::Done);
+    running = startable(&hand);
+    assert_eq!(sequences(&running), [3], "the lease of 2 is too short to begin on");
+    assert_eq!(renew(&hand), [(2, 0)]);
+    assert!(hand.try_next().is_none(), "one call at a time");
+    for expected in [2, 4, 5] {
+        hand.finish(&running[0], Finished::Done);
+        running = startable(&hand);
+        assert_eq!(sequences(&running), [expected], "the oldest first");
+    }
+}
+
+#[test]
 fn a_closed_hand_takes_no_seat_and_gives_back_the_rest() {
     let hand = hand(&[Some(1)]);
     let late = hand.reserve(10, Some(0), 0).unwrap();

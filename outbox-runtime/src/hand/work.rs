@@ -214,7 +214,8 @@ impl State {
         if group.parked.is_empty() {
             self.turns.push_back(index);
         }
-        group.parked.push_back(entry);
+        let older = group.parked.iter().rposition(|other| other.place < entry.place);
+        group.parked.insert(older.map_or(0, |older| older + 1), entry);
     }
 
     /// Whether a parked entry may begin.

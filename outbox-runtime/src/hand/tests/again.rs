@@ -74,6 +74,20 @@ fn a_row_given_back_and_claimed_again_finds_its_listener() {
 }
 
 #[test]
+fn a_parked_entry_that_is_claimed_again_keeps_its_place() {
+    let hand = hand(&[Some(1)]);
+    admit(&hand, 1..=4, Some(0));
+    let mut running = startable(&hand);
+    assert_eq!(sequences(&running), [1]);
+    hand.admit(vec![(row(2, 2), Some(0))], Instant::now());
+    for expected in [2, 3, 4] {
+        hand.finish(&running[0], Finished::Done);
+        running = startable(&hand);
+        assert_eq!(sequences(&running), [expected], "the oldest first");
+    }
+}
+
+#[test]
 fn a_row_given_back_twice_is_given_back_under_its_last_token() {
     let hand = hand(&[None]);
     hand.settle(1, 1, Finished::Released, Instant::now());
