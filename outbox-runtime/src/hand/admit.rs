@@ -1,96 +1,13 @@
 //! What the poller brings in.
 
 use std::collections::{HashMap, HashSet, hash_map};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::fairness::{Claiming, Portion, sooner};
 use super::held::{Again, Held, Stage, Trial};
-use super::{Entry, Hand, Lane, Limits, Phase, State};
+use super::{Entry, Hand, Lane, Phase, State};
 use crate::store::{Claimed, Finished};
 
-/// How much the poller may claim.
-#[derive(Debug, Default)]
-pub(crate) struct Room {
-    /// Free places in the cold lane, if now is the time to fill them.
-    pub(crate) lane: usize,
-    /// All places but those of listeners whose events are not claimed.
-    pub(super) places: usize,
-    /// So many rows, so that no listener gets more than its share.
-    pub(crate) rows: usize,
-    /// So many bytes.
-    pub(crate) bytes: usize,
-    /// For each listener, whether its events may be claimed.
-    pub(crate) open: Vec<bool>,
-    /// When all this changes although nothing happens: the pause of a listener ends, or one is left
-    /// out.
-    pub(crate) changes_in: Option<Duration>,
-}
-
-impl Room {
-    /// The least number of free places that is worth a claim.
-    pub(crate) fn worthwhile(&self, batch: usize) -> usize {
-        (self.places / 2).min(batch).max(1)
-    }
-}
-
 impl Hand {
-    /// What may be claimed now.
-    pub(crate) fn claimable(&self) -> Room {
-        let mut state = self.lock();
-        let now = state.clock.now();
-        if state.phase != Phase::Running {
-            return Room::default();
-        }
-        let Limits { cold, batch, .. } = self.limits;
-        let (used, bytes) = (state.lanes.used(Lane::Cold), state.bytes);
-        let alone = state.is_alone();
-        let lane = cold.saturating_sub(used);
-        let mut room = Room { lane, places: cold, rows: lane, ..Room::default() };
-        room.bytes = self.limits.bytes.saturating_sub(bytes);
-        for group in &mut state.groups {
-            let mut free = group.room(Lane::Cold, cold, now);
-            // Not for a few: a claim that is worth its statement, or none.
-            let mut open = free >= (cold / 16).max(1);
-            if !alone {
-                let places = Portion::new(cold, used, group.cold.queued).or_worth(batch);
-                let memory = Portion::new(self.limits.bytes, bytes, group.bytes);
-                group.claiming = group.claiming.next([places, memory], now);
-                open &= group.claiming != Claiming::LeftOut;
-                free = free.min(places.free);
-                if open {
-                    room.bytes = room.bytes.min(memory.free);
-                }
-            }
-            let wait = group.breaker.paused_for(now);
-            let wait = wait.or(group.claiming.grace_left(now).filter(|_| open));
-            if open && matches!(group.claiming, Claiming::Crowded { .. }) {
-                room.lane = 0;
-            }
-            room.changes_in = sooner(room.changes_in, wait);
-            room.open.push(open);
-            if open {
-                room.rows = room.rows.min(free);
-            } else {
-                room.places = room.places.saturating_sub(group.cold.queued);
-            }
-        }
-        state.settle_for_less(&mut room, batch, now);
-        room
-    }
-
-    /// Waits until there may be more room than before.
-    pub(crate) async fn more_room(&self) {
-        self.room.notified().await;
-    }
-
-    /// How many listeners are paused, or are being probed. One that is half-open is not: its next event
-    /// is delivered.
-    pub(crate) fn paused(&self) -> usize {
-        let state = self.lock();
-        let now = state.clock.now();
-        state.groups.iter().filter(|group| group.breaker.is_halted(now)).count()
-    }
-
     /// Takes in claimed rows. `anchor` is when the claim was asked for.
     pub(crate) fn admit(&self, rows: Vec<(Claimed, Option<usize>)>, anchor: Instant) {
         if rows.is_empty() {

@@ -117,21 +117,26 @@ impl State {
     }
 
     /// When the cold queue has had too little room for some time, a small claim is better than none: the
-    /// next row may be of a listener that is not slow. Not more often, as each costs a statement.
-    pub(super) fn settle_for_less(&mut self, room: &mut Room, batch: usize, now: Instant) {
+    /// next row may be of a listener that is not slow. Not more often, as each costs a statement. Gives
+    /// since when there has been too little room, if that claim is made.
+    pub(super) fn settle_for_less(
+        &self,
+        room: &mut Room,
+        batch: usize,
+        now: Instant,
+    ) -> Option<Instant> {
         let crowded = room.lane == 0;
         if self.is_alone() || crowded || room.lane >= room.worthwhile(batch) {
-            self.short_of_room = None;
-            return;
+            return None;
         }
-        let since = *self.short_of_room.get_or_insert(now);
+        let since = self.short_of_room.unwrap_or(now);
         let left = (since + GRACE).saturating_duration_since(now);
         if left.is_zero() {
             room.places = room.lane;
-            self.short_of_room = Some(now);
-        } else {
-            room.changes_in = sooner(room.changes_in, Some(left));
+            return Some(now);
         }
+        room.changes_in = sooner(room.changes_in, Some(left));
+        Some(since)
     }
 
     /// Whether a listener may have a place in the hot queue for so many bytes. A payload that is larger

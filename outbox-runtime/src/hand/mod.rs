@@ -5,8 +5,9 @@
 //! what waits for a worker, `group` what is known of each listener's load, `held` every claimed row
 //! from the claim until its result is durable; `seat` is a place reserved for a row that does not
 //! exist yet, `trial` is for rows whose last owner was lost, `fairness` keeps listeners from taking
-//! everything. The methods are in the files of those who call them: `admit` for what comes in, `work` for workers, `record` for the recorder, `renew` for
-//! leases.
+//! everything. The methods are in the files of those who call them: `room` and `admit` for the poller
+//! (how much it may claim, what it brings in), `work` for workers, `record` for the recorder, `renew`
+//! for leases.
 
 mod admit;
 mod fairness;
@@ -15,6 +16,7 @@ mod held;
 mod lanes;
 mod record;
 mod renew;
+mod room;
 mod seat;
 mod trial;
 mod work;
@@ -33,11 +35,11 @@ use tokio::sync::Notify;
 use crate::clock::Clock;
 use crate::event::EventEnvelope;
 use crate::store::Finished;
-pub(crate) use admit::Room;
 use group::Group;
 pub(crate) use group::{BreakerStep, Share};
 use held::Held;
 use lanes::{Lane, Lanes};
+pub(crate) use room::Room;
 pub(crate) use seat::{HotSeat, NoSeat};
 
 /// How much may be in hand.
@@ -125,7 +127,7 @@ struct State {
     turns: VecDeque<usize>,
     /// Whether a parked entry goes before those in the lanes.
     parked_first: bool,
-    /// Since when the cold lane has had too little room for a claim.
+    /// Since when the cold lane has had too little room for a claim, as the last claim has found.
     short_of_room: Option<Instant>,
     held: HashMap<i64, Held>,
     bytes: usize,

@@ -197,7 +197,7 @@ impl<DB: Backend> Poller<DB> {
     async fn round(&self, purpose: Purpose) -> Result<Polled, Error> {
         let mut rounds = self.rounds.lock().await;
         let rounds = &mut *rounds;
-        let room = self.hand.claimable();
+        let room = self.hand.begin_claim();
         rounds.scan.observe(&room.open, rounds.watermarks.get());
         let (open, changes_in) = (room.open.clone(), room.changes_in);
         let mut polled = Polled { open, changes_in, ..Polled::default() };

@@ -114,7 +114,7 @@ impl World {
         let Some(hand) = relay.hand.clone() else { return false };
         match (exchange, &mut relay.claim) {
             (Exchange::Send, None) => {
-                let room = hand.claimable();
+                let room = hand.begin_claim();
                 let full = room.lane < room.worthwhile(BATCH) || room.bytes == 0;
                 if full || hand.phase() != Phase::Running {
                     return false;
