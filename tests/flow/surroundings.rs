@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use outbox::{
     Delivery, DispatchResult, EventEnvelope, EventInterceptor, ListenerError, ListenerRegistry,
-    MetricsExporter, Result, Status, Way, WriterHook,
+    MetricsExporter, Result, Status, Unroutable, Way, WriterHook,
 };
 use outbox_tests::{Fresh, Heard, TestDatabase, event, eventually, on_every_database};
 
@@ -77,6 +77,35 @@ async fn a_refusal_is_a_failure_and_only_those_who_went_in_come_out<DB: TestData
     assert_eq!(
         (heard.count(), first_row(&db, &outbox).await.last_error.as_deref()),
         (0, Some("refused"))
+    );
+}
+
+/// Without a listener there is nothing to stand around, but an audit must hear of the event's end.
+async fn interceptors_hear_of_what_nobody_listens_to<DB: TestDatabase>(db: Fresh<DB>) {
+    let (diary, heard) = (Diary::default(), Heard::default());
+    let builder = quiet(&db, listening(&heard)).unroutable(Unroutable::Dead);
+    let builder = builder.intercept(Named("one", diary.clone()));
+    let builder = builder.intercept(Named("refuses", diary.clone()));
+    let outbox = builder.intercept(Named("three", diary.clone())).start().await.unwrap();
+    let error = "nobody listens to `Unknown` of aggregate `Order`";
+    let expected = [
+        "before one 0".to_owned(),
+        "before refuses 0".to_owned(),
+        format!("after one Some({error:?})"),
+    ];
+    // Hot and cold.
+    write(&outbox, &[event("Unknown")]).await;
+    eventually("it is dead", async || with_status(&db, 3).await == 1).await;
+    assert_eq!(diary.lines(), expected);
+    insert_due(&db, &outbox, &["Unknown"]).await;
+    outbox.poll_once().await.unwrap();
+    eventually("both are dead", async || with_status(&db, 3).await == 2).await;
+    assert_eq!(diary.lines()[3..], expected);
+    let row = first_row(&db, &outbox).await;
+    assert_eq!(
+        (row.attempts, row.last_error.as_deref()),
+        (0, Some(error)),
+        "a refusal is too late"
     );
 }
 
@@ -169,6 +198,7 @@ on_every_database!(
     a_panicking_exporter_stands_in_nobodys_way,
     interceptors_go_in_and_out_in_order,
     a_refusal_is_a_failure_and_only_those_who_went_in_come_out,
+    interceptors_hear_of_what_nobody_listens_to,
     panics_around_a_listener_harm_nobody,
     a_panicking_hook_stands_in_nobodys_way,
 );

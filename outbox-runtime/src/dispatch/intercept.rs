@@ -9,6 +9,10 @@ use crate::listener::{ListenerError, Result};
 /// `before` runs in the order of registration. If it fails, the event is treated as if its listener
 /// had failed, and neither the later interceptors nor the listener are called. `after` runs in the
 /// reverse order, for those whose `before` went well.
+///
+/// An event that no listener handles passes through the interceptors as well if it is to be dead at once
+/// ([`Unroutable::Dead`](crate::Unroutable::Dead)): `after` gets the error that it dies of, and a `before`
+/// that fails changes nothing.
 #[expect(unused_variables, reason = "the names document what is given")]
 pub trait EventInterceptor: Send + Sync {
     /// Before the listener.

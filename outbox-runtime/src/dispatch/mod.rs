@@ -144,14 +144,7 @@ impl<DB: Backend> Dispatcher<DB> {
             .group
             .and_then(|index| Some((self.listeners.get(index)?, self.treatments.get(index)?)));
         let Some((listener, treatment)) = known else {
-            let error = format!(
-                "nobody listens to `{}` of aggregate `{}`",
-                event.event_type(),
-                event.aggregate_type()
-            );
-            // Nobody was called, so no call is counted.
-            self.tell_death(self.topics.of_type(event.event_type()), entry, entry.attempts, &error);
-            return Decision::Record(Finished::Dead { attempts: entry.attempts, error });
+            return self.give_up_unroutable(entry);
         };
         let begun = Instant::now();
         let (passed, allowed) = self.interceptors.before(event, entry.attempts);
@@ -178,6 +171,21 @@ impl<DB: Backend> Dispatcher<DB> {
             ),
         }
         decision
+    }
+
+    /// Nobody listens to it. Interceptors hear of its end as of any other; they cannot change it.
+    fn give_up_unroutable(&self, entry: &Entry) -> Decision {
+        let event = &entry.envelope;
+        let error = format!(
+            "nobody listens to `{}` of aggregate `{}`",
+            event.event_type(),
+            event.aggregate_type()
+        );
+        let (passed, _) = self.interceptors.before(event, entry.attempts);
+        self.interceptors.after(passed, event, Some(&error.as_str().into()));
+        // Nobody was called, so no call is counted.
+        self.tell_death(self.topics.of_type(event.event_type()), entry, entry.attempts, &error);
+        Decision::Record(Finished::Dead { attempts: entry.attempts, error })
     }
 
     async fn call(&self, listener: &Listener, treatment: &Treatment, entry: &Entry) -> Ended {
