@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
-use outbox::{Error, ListenerRegistry, Mode, Status, Unroutable, Way};
+use outbox::{
+    Config, Delivery, Error, ListenerOptions, ListenerRegistry, Mode, Status, Timeout, Unroutable,
+    Way,
+};
 use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
 
-use crate::harness::{Counted, first_row, listening, quiet, with_status, write};
+use crate::harness::{
+    Counted, HOUR, first_row, insert_due, listening, locked, quiet, with_status, write,
+};
 
 async fn a_poller_only_process_has_no_hot_path<DB: TestDatabase>(db: Fresh<DB>) {
     let (heard, counted) = (Heard::default(), Counted::default());
@@ -53,7 +58,7 @@ async fn an_event_nobody_knows_waits_for_a_process_that_does<DB: TestDatabase>(d
     assert_eq!((row.status, row.token, row.attempts), (Status::New, 0, 0), "left alone");
     let noted = new_heard.clone();
     let registry =
-        ListenerRegistry::new().register_for("Order", "New", move |delivery: outbox::Delivery| {
+        ListenerRegistry::new().register_for("Order", "New", move |delivery: Delivery| {
             noted.note(&delivery);
             async {}
         });
@@ -117,6 +122,48 @@ async fn unknown_events_can_be_dead_at_once<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((row.attempts, row.last_error.as_deref()), (0, Some(error)));
 }
 
+/// Listeners can be closed for a long time: paused by their breakers, or busy with all that they may hold.
+async fn unknown_events_are_dead_while_listeners_are_closed<DB: TestDatabase>(db: Fresh<DB>) {
+    db.store().await;
+    for others in [false, true] {
+        db.run("DELETE FROM outbox_event").await;
+        let (stuck, heard) = (Heard::default(), Heard::default());
+        let registry = if others { listening(&heard) } else { ListenerRegistry::new() };
+        let one = ListenerOptions::DEFAULT.concurrency(1).timeout(Timeout::Never);
+        let noted = stuck.clone();
+        let registry = registry.register_with(one, "Order", "Stuck", move |delivery: Delivery| {
+            noted.note(&delivery);
+            std::future::pending::<()>()
+        });
+        let mut config = Config::default();
+        (config.unroutable, config.poller.interval) = (Unroutable::Dead, HOUR);
+        (config.dispatcher.cold_capacity, config.dispatcher.drain_timeout) = (64, Duration::ZERO);
+        let builder = outbox::builder(db.pool.clone()).config(config).listeners(registry);
+        let outbox = builder.start().await.unwrap();
+        insert_due(&db, &outbox, &["Stuck"; 40]).await;
+        let claimed = async || {
+            outbox.poll_once().await.unwrap();
+            locked(&db).await
+        };
+        // It has all that it may hold when a round brings no more.
+        eventually("it is closed", async || {
+            let before = locked(&db).await;
+            before > 0 && claimed().await == before
+        })
+        .await;
+        assert!(claimed().await < 40);
+        // Some below the place where claims begin, and some above.
+        let rows = insert_due(&db, &outbox, &["Unknown"; 3]).await;
+        let age = DB::AGE.replace("{table}", "outbox_event").replace("{micros}", "3600000000");
+        db.run(format!("{age} WHERE sequence = {}", rows[0])).await;
+        outbox.poll_once().await.unwrap();
+        eventually("they are dead", async || with_status(&db, 3).await == 3).await;
+        assert_eq!(stuck.count(), 1, "it has not moved");
+        outbox.shutdown().await.unwrap();
+        assert_eq!(with_status(&db, 0).await, 40, "nothing has happened to the others");
+    }
+}
+
 async fn two_outboxes_on_one_table_in_one_process<DB: TestDatabase>(db: Fresh<DB>) {
     let heard = Heard::default();
     let first = quiet(&db, listening(&heard)).start().await.unwrap();
@@ -139,5 +186,6 @@ on_every_database!(
     an_event_nobody_knows_waits_for_a_process_that_does,
     claims_cost_the_same_whatever_nobody_knows,
     unknown_events_can_be_dead_at_once,
+    unknown_events_are_dead_while_listeners_are_closed,
     two_outboxes_on_one_table_in_one_process,
 );

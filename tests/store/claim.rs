@@ -120,6 +120,21 @@ async fn only_events_that_are_handled_here<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(all(&store, "b").await.rows.len(), 2, "the rest is left for those who know it");
 }
 
+async fn all_events_but_some<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let global = EventEnvelope::json("Created", "{}").unwrap();
+    rows.insert_due(&[event("Paid"), event("Unknown"), global, event("Created")]).await;
+    let null = "SET aggregate_type = NULL WHERE aggregate_type = '__GLOBAL__'";
+    db.run(format!("UPDATE {} {null}", store.table())).await;
+    let others = store.subscribe_except([("Order", "Paid"), ("__GLOBAL__", "Created")]);
+    let claimed = store.claim(request("a", &others)).await.unwrap().rows;
+    let names: Vec<&str> = claimed.iter().map(|row| row.envelope.event_type()).collect();
+    assert_eq!(names, ["Unknown", "Created"]);
+    let everything = store.subscribe_except([]);
+    assert_eq!(store.claim(request("a", &everything)).await.unwrap().rows.len(), 2);
+}
+
 async fn nothing_below_the_floor_is_looked_at<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
@@ -270,6 +285,7 @@ on_every_database!(
     rows_come_by_due_time_and_then_sequence,
     fresh_and_retried_have_their_own_limits,
     only_events_that_are_handled_here,
+    all_events_but_some,
     nothing_below_the_floor_is_looked_at,
     young_rows_can_be_left_alone,
     a_writer_whose_clock_is_ahead_is_heard_at_once,

@@ -144,6 +144,15 @@ async fn never_analysed<DB: TestDatabase>(db: Fresh<DB>) {
     measure(&db, &store, &known, None, "never analysed").await;
 }
 
+/// Every event is asked for but those of a listener that is closed.
+async fn never_analysed_and_some_left_out<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = single(&db).await;
+    let known = store.subscribe_except([("Order", "B"), ("Order", "C")]);
+    prepare(&store, &known).await;
+    burst(&db, 100_000).await;
+    measure(&db, &store, &known, None, "some left out").await;
+}
+
 /// What runs on the application's connections carries its settings by itself.
 async fn never_analysed_in_the_applications_pool<DB: TestDatabase>(db: Fresh<DB>) {
     single(&db).await;
@@ -207,6 +216,7 @@ fn after_deleted() -> SystemTime {
 
 on_every_database!(
     never_analysed,
+    never_analysed_and_some_left_out,
     never_analysed_in_the_applications_pool,
     analysed_when_empty,
     analysed_when_full_then_emptied,

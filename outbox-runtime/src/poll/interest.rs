@@ -21,7 +21,16 @@ impl Interest {
         self.listeners.position(aggregate, event)
     }
 
-    /// The events of the listeners that are open; `None` if there is none.
+    /// Which listeners are open, and after them, if every event is asked for, those that nobody listens to:
+    /// they are never closed. A node that is paused says nothing of its listeners.
+    pub(super) fn extend(&self, open: &mut Vec<bool>) {
+        if self.everything && !open.is_empty() {
+            open.push(true);
+        }
+    }
+
+    /// The events of the listeners that are open, and those that nobody listens to if every event is asked
+    /// for; `None` if there is none.
     pub(super) fn of_open<DB: Backend>(
         &self,
         store: &Store<DB>,
@@ -30,7 +39,7 @@ impl Interest {
         if self.everything && !open.contains(&false) {
             return Some(Subscription::ALL);
         }
-        if !open.contains(&true) {
+        if !self.everything && !open.contains(&true) {
             return None;
         }
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,9 +48,15 @@ impl Interest {
         {
             return Some(subscription.clone());
         }
-        let chosen = self.listeners.iter().zip(open).filter(|(_, open)| **open);
-        let pairs = chosen.flat_map(|(listener, _)| listener.keys());
-        let subscription = store.subscribe(pairs);
+        let keys = |is_open: bool| {
+            let chosen = self.listeners.iter().zip(open).filter(move |(_, open)| **open == is_open);
+            chosen.flat_map(|(listener, _)| listener.keys())
+        };
+        let subscription = if self.everything {
+            store.subscribe_except(keys(false))
+        } else {
+            store.subscribe(keys(true))
+        };
         *last = Some((open.to_vec(), subscription.clone()));
         Some(subscription)
     }

@@ -193,11 +193,19 @@ impl<DB: Backend> Poller<DB> {
         }
     }
 
+    /// What is open at present.
+    fn open(&self) -> Vec<bool> {
+        let mut open = self.hand.claimable().open;
+        self.interest.extend(&mut open);
+        open
+    }
+
     /// Claims one batch, if there is room for it.
     async fn round(&self, purpose: Purpose) -> Result<Polled, Error> {
         let mut rounds = self.rounds.lock().await;
         let rounds = &mut *rounds;
-        let room = self.hand.begin_claim();
+        let mut room = self.hand.begin_claim();
+        self.interest.extend(&mut room.open);
         rounds.scan.observe(&room.open, rounds.watermarks.get());
         let (open, changes_in) = (room.open.clone(), room.changes_in);
         let mut polled = Polled { open, changes_in, ..Polled::default() };

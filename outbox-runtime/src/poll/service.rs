@@ -68,7 +68,7 @@ impl<DB: Backend> PollLoop<DB> {
             }
             let limited = self.open.contains(&false);
             if limited {
-                let open = self.poller.hand.claimable().open;
+                let open = self.poller.open();
                 if reopened(&self.open, &open) {
                     // It reads on where it was left behind.
                     self.open = open;

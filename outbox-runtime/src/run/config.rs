@@ -78,7 +78,7 @@ pub enum Unroutable {
     /// alone.
     #[default]
     Leave,
-    /// It is dead at once.
+    /// It is dead at once, also while listeners are paused or busy. Interceptors hear of it.
     Dead,
 }
 

@@ -7,7 +7,7 @@ use sqlx::{Connection, SqlStr};
 use super::batch::{Arg, Batch, Cell};
 use super::dialect::{Dialect, Locking};
 use super::row::{self, span};
-use super::statements::{self, Statements};
+use super::statements::{self, Pairs, Statements};
 use super::{Backend, Claimed, Position, Store, Undecodable, injecting, lending, retrying};
 use crate::Error;
 
@@ -22,29 +22,29 @@ pub struct Lease<'a> {
     pub length: Duration,
 }
 
-/// The events that a process handles, ready to be asked for.
+/// Which events to claim, ready to be asked for.
 #[derive(Debug, Clone)]
 pub struct Subscription {
-    only: Option<Only>,
+    restricted: Option<Restricted>,
 }
 
 #[derive(Debug, Clone)]
-struct Only {
+struct Restricted {
     pairs: Arc<[(String, String)]>,
     claims: Arc<statements::Claims>,
 }
 
 impl Subscription {
     /// Every event, known or not.
-    pub const ALL: Self = Self { only: None };
+    pub const ALL: Self = Self { restricted: None };
 
     pub(super) fn claims<'a>(&'a self, sql: &'a Statements) -> &'a statements::Claims {
-        self.only.as_ref().map_or(&sql.claim_all, |only| &only.claims)
+        self.restricted.as_ref().map_or(&sql.claim_all, |restricted| &restricted.claims)
     }
 
     pub(super) fn args(&self, dialect: &Dialect) -> Vec<Arg> {
-        let Some(only) = &self.only else { return Vec::new() };
-        let pairs = only.pairs.iter();
+        let Some(restricted) = &self.restricted else { return Vec::new() };
+        let pairs = restricted.pairs.iter();
         if dialect.pairs_one_by_one {
             return pairs
                 .flat_map(|(aggregate, event)| [aggregate.as_str().into(), event.as_str().into()])
@@ -183,14 +183,33 @@ impl<DB: Backend> Store<DB> {
         &self,
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Subscription {
+        self.subscription(pairs, Pairs::Only)
+    }
+
+    /// Makes every event ready to be asked for, known or not, but those of (aggregate, event) pairs.
+    pub fn subscribe_except<'a>(
+        &self,
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Subscription {
+        self.subscription(pairs, Pairs::Except)
+    }
+
+    fn subscription<'a>(
+        &self,
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+        restriction: fn(usize) -> Pairs,
+    ) -> Subscription {
         let mut pairs: Vec<(String, String)> =
             pairs.into_iter().map(|(a, e)| (a.to_owned(), e.to_owned())).collect();
         if pairs.is_empty() {
             // No row has an empty event type.
             pairs.push((String::new(), String::new()));
         }
-        let claims = statements::Claims::new(self.dialect(), &self.table, Some(pairs.len()));
-        Subscription { only: Some(Only { pairs: pairs.into(), claims: Arc::new(claims) }) }
+        let restriction = restriction(pairs.len());
+        let claims = statements::Claims::new(self.dialect(), &self.table, restriction);
+        Subscription {
+            restricted: Some(Restricted { pairs: pairs.into(), claims: Arc::new(claims) }),
+        }
     }
 
     /// Takes rows that are due, so that nobody else can before the lease ends. Fresh and retried

@@ -219,7 +219,7 @@ impl Statements {
             insert: Insert::new(&dialect.insert, sql),
             inserted: sql(dialect.existing),
             existing: sql(&[dialect.existing, dialect.existing_lock].concat()),
-            claim_all: Claims::new(dialect, table, None),
+            claim_all: Claims::new(dialect, table, Pairs::All),
             claim_update,
             claim_one: sql(CLAIM_ONE),
             renew,
@@ -290,15 +290,26 @@ impl Insert {
     }
 }
 
+/// Which events a claim takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Pairs {
+    All,
+    /// Those of so many (aggregate, event) pairs.
+    Only(usize),
+    /// All but those of so many.
+    Except(usize),
+}
+
 impl Claims {
-    /// For a number of (aggregate, event) pairs; `None` takes every event.
-    pub(super) fn new(dialect: &Dialect, table: &Table, pairs: Option<usize>) -> Self {
+    pub(super) fn new(dialect: &Dialect, table: &Table, pairs: Pairs) -> Self {
+        let restriction = |count: usize| {
+            let times = if dialect.pairs_one_by_one { count } else { 1 };
+            dialect.pairs.replace("{each}", &vec![dialect.pair; times].join(", "))
+        };
         let restriction = match pairs {
-            None => String::new(),
-            Some(count) => {
-                let times = if dialect.pairs_one_by_one { count } else { 1 };
-                dialect.pairs.replace("{each}", &vec![dialect.pair; times].join(", "))
-            }
+            Pairs::All => String::new(),
+            Pairs::Only(count) => restriction(count),
+            Pairs::Except(count) => format!("AND NOT (1 = 1 {})", restriction(count)),
         };
         let (Locking::AtOnce(claim)
         | Locking::LockThenUpdate { lock: claim, .. }
