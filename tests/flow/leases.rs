@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outbox::{Delivery, EventEnvelope, ListenerOptions, ListenerRegistry, Status, Timeout};
+use outbox::{
+    Delivery, EventEnvelope, ListenerError, ListenerOptions, ListenerRegistry, Outcome, Status,
+    Timeout,
+};
 use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
 use tokio::sync::Semaphore;
 
@@ -47,7 +50,7 @@ async fn a_late_result_changes_nothing<DB: TestDatabase>(db: Fresh<DB>) {
     let other = quiet(
         &db,
         ListenerRegistry::new().register_for("Order", "A", |_: Delivery| async {
-            Err::<(), _>(outbox::ListenerError::permanent("impossible"))
+            Err::<(), _>(ListenerError::permanent("impossible"))
         }),
     );
     let other = other.start().await.unwrap();
@@ -114,6 +117,54 @@ async fn an_event_that_loses_its_owners_goes_dead<DB: TestDatabase>(db: Fresh<DB
     let row = (&db, outbox.store()).row(sequence).await;
     assert_eq!(row.last_error.as_deref(), Some("owner lost 5 times"));
     assert_eq!((row.attempts, heard.count()), (2, 0));
+}
+
+/// A deferral spends no attempt, so it must not clear the event of what it is suspected of: one that ends
+/// every second process that begins it would live for ever.
+async fn an_event_that_defers_between_its_crashes_goes_dead<DB: TestDatabase>(db: Fresh<DB>) {
+    let heard = Heard::default();
+    let noted = heard.clone();
+    let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
+        noted.note(&delivery);
+        async { Ok::<_, ListenerError>(Outcome::RetryAfter(HOUR)) }
+    });
+    let outbox = quiet(&db, registry).start().await.unwrap();
+    write(&outbox, &[event("A")]).await;
+    let deferred = async |calls: usize| {
+        heard.reach(calls).await;
+        eventually("it is deferred", async || locked(&db).await == 0).await;
+    };
+    deferred(1).await;
+    let again = async || {
+        (&db, outbox.store()).age(2 * HOUR).await;
+        outbox.poll_once().await.unwrap();
+    };
+    let mut losses = 0;
+    while with_status(&db, 3).await == 0 {
+        losses += 1;
+        assert!(losses <= 5, "it should have been dead by now");
+        // Another process begins it, which it writes down if the event is a suspect, and is lost.
+        db.run(
+            "UPDATE outbox_event SET locked_by = 'gone', claim_token = claim_token + 1, \
+             takeovers = CASE WHEN takeovers > 0 THEN takeovers + 1 ELSE 0 END",
+        )
+        .await;
+        again().await;
+        eventually("it is deferred, or dead", async || locked(&db).await == 0).await;
+        let takeovers = first_row(&db, &outbox).await.takeovers;
+        // Each deferral has survived its call, so it adds nothing to the suspicion either.
+        for call in 1..=3 * usize::from(losses == 1) {
+            let calls = heard.count() + 1;
+            again().await;
+            deferred(calls).await;
+            let row = first_row(&db, &outbox).await;
+            assert_eq!(row.takeovers, takeovers, "deferral {call} after a loss");
+        }
+    }
+    let row = first_row(&db, &outbox).await;
+    assert_eq!((row.attempts, row.last_error.as_deref()), (0, Some("owner lost 5 times")));
+    assert_eq!(losses, 4, "the first loss counts twice if a deferral follows");
+    outbox.shutdown().await.unwrap();
 }
 
 async fn an_unreadable_row_dies_alone<DB: TestDatabase>(db: Fresh<DB>) {
@@ -194,6 +245,7 @@ on_every_database!(
     what_still_runs_is_adopted_and_not_run_twice,
     queued_events_are_given_back_after_a_lease,
     an_event_that_loses_its_owners_goes_dead,
+    an_event_that_defers_between_its_crashes_goes_dead,
     an_unreadable_row_dies_alone,
     a_shutdown_gives_everything_back_at_once,
     a_slow_listener_does_not_keep_others_from_their_turn,

@@ -158,7 +158,7 @@ async fn done_rows_can_be_deleted_at_once<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(stale.stale, [other.sequence]);
 }
 
-async fn a_recorded_result_resets_the_takeovers<DB: TestDatabase>(db: Fresh<DB>) {
+async fn only_an_end_or_an_attempt_resets_the_takeovers<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     claimed(&db, &store).await;
@@ -182,15 +182,33 @@ async fn a_recorded_result_resets_the_takeovers<DB: TestDatabase>(db: Fresh<DB>)
     store.finish("a", &released, Completion::Keep).await.unwrap();
     let row = claim::all(&store, "a").await.rows.remove(0);
     assert_eq!((row.taken_over, row.takeovers), (false, 3), "nobody tried it: nothing is known");
-    let cancelled = [of(&row, Finished::Cancelled)];
-    store.finish("a", &cancelled, Completion::Keep).await.unwrap();
-    let after = rows.row(row.sequence).await;
-    assert_eq!((after.status, after.takeovers), (Status::New, 0), "its owner has survived it");
-    let row = claim::all(&store, "a").await.rows.remove(0);
-    store.renew(lease("a"), &[Renewal { takeovers: 1, ..(&row).into() }]).await.unwrap();
-    let failed = [of(&row, retry(1, Duration::ZERO, "x"))];
-    store.finish("a", &failed, Completion::Keep).await.unwrap();
-    assert_eq!(rows.row(row.sequence).await.takeovers, 0);
+    store.finish("a", &[of(&row, Finished::Released)], Completion::Keep).await.unwrap();
+    let now = Duration::ZERO;
+    for (result, begun, expected) in [
+        (Finished::Postponed { delay: now }, 3, 3),
+        // Their owner has survived them: what counts is how often one has not.
+        (Finished::Cancelled, 4, 3),
+        (Finished::Deferred { delay: now }, 4, 3),
+        (Finished::Deferred { delay: now }, 3, 2),
+        (Finished::Cancelled, 2, 1),
+        (Finished::Cancelled, 1, 1),
+        (Finished::Deferred { delay: now }, 1, 1),
+        (retry(1, now, "x"), 2, 0),
+        (Finished::Deferred { delay: now }, 0, 0),
+        (Finished::Cancelled, 0, 0),
+        (Finished::Postponed { delay: now }, 0, 0),
+        (dead(2, "x"), 1, 0),
+    ] {
+        let row = claim::all(&store, "a").await.rows.remove(0);
+        let takeovers = format!("UPDATE {} SET takeovers = {begun}", store.table());
+        db.run(takeovers).await;
+        let results = [of(&row, result)];
+        assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
+        // Sent again, because the answer was lost, it changes nothing.
+        assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
+        let after = rows.row(row.sequence).await.takeovers;
+        assert_eq!(after, expected, "{results:?} after {begun}");
+    }
 }
 
 async fn any_error_text_can_be_recorded<DB: TestDatabase>(db: Fresh<DB>) {
@@ -235,7 +253,7 @@ on_every_database!(
     an_ended_event_is_not_revived,
     fresh_and_stale_in_one_batch,
     done_rows_can_be_deleted_at_once,
-    a_recorded_result_resets_the_takeovers,
+    only_an_end_or_an_attempt_resets_the_takeovers,
     any_error_text_can_be_recorded,
     absurd_delays_are_survived,
 );

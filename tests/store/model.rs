@@ -221,12 +221,13 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
         let Some(&(sequence, token, owner)) = self.claims.choose(&mut self.random) else { return };
         let attempts = self.rows.get(&sequence).map_or(1, |row| row.attempts + 1);
         let delay = Duration::from_secs([0, 1_000][self.random.random_range(0..2)]);
-        let result = match self.random.random_range(0..6) {
+        let result = match self.random.random_range(0..7) {
             0 => Finished::Done,
             1 => Finished::Retry { attempts, delay, error: "x".to_owned() },
             2 => Finished::Dead { attempts, error: "x".to_owned() },
             3 => Finished::Deferred { delay },
             4 => Finished::Cancelled,
+            5 => Finished::Postponed { delay },
             _ => Finished::Released,
         };
         self.record(owner, vec![Finish { sequence, token, result }]).await;
@@ -362,9 +363,17 @@ fn holds(row: &Expected, token: i64, owner: &str) -> bool {
 
 fn apply(row: &mut Expected, result: &Finished, now: u64) {
     row.owner = None;
-    if !matches!(result, Finished::Released) {
-        row.takeovers = 0;
-    }
+    let before = row.takeovers;
+    row.takeovers = match result {
+        Finished::Done | Finished::Retry { .. } | Finished::Dead { .. } => 0,
+        // Its owner was not lost with it, this time.
+        Finished::Deferred { .. } | Finished::Cancelled => match row.takeovers {
+            0 => 0,
+            begun => (begun - 1).max(1),
+        },
+        Finished::Postponed { .. } | Finished::Released => row.takeovers,
+    };
+    assert_eq!(row.takeovers, result.takeovers_after(before), "{result:?} after {before}");
     match result {
         Finished::Done => {
             row.status = Status::Done;
@@ -380,7 +389,7 @@ fn apply(row: &mut Expected, result: &Finished, now: u64) {
             row.attempts = *attempts;
             row.ended = now;
         }
-        Finished::Deferred { delay } => {
+        Finished::Deferred { delay } | Finished::Postponed { delay } => {
             row.status = Status::Retry;
             row.due = now + delay.as_secs();
         }

@@ -236,7 +236,7 @@ impl<DB: Backend> Dispatcher<DB> {
                 self.tell_death(topic, entry, *attempts, error);
                 DispatchResult::Dead
             }
-            Finished::Deferred { .. } => DispatchResult::Deferred,
+            Finished::Deferred { .. } | Finished::Postponed { .. } => DispatchResult::Deferred,
             Finished::Released | Finished::Cancelled => return,
         };
         self.metrics.dispatched(topic, result, took);
@@ -258,7 +258,8 @@ fn tell_span(span: &Span, decision: &Decision) {
         Decision::Record(Finished::Done) | Decision::Marked => "success",
         Decision::Record(Finished::Retry { .. }) => "failure",
         Decision::Record(Finished::Dead { .. }) => "dead",
-        Decision::Record(Finished::Deferred { .. }) | Decision::Pause { .. } => "deferred",
+        Decision::Record(Finished::Deferred { .. } | Finished::Postponed { .. })
+        | Decision::Pause { .. } => "deferred",
         Decision::Record(Finished::Released | Finished::Cancelled) | Decision::Leave => "cancelled",
     };
     span.record("result", result);

@@ -190,7 +190,7 @@ impl State {
         self.vacate(entry.group, entry.lane);
         if let Some(held) = self.held.get_mut(&entry.sequence) {
             held.stage = Stage::Recording;
-            let before = held.attempts;
+            let (before, result) = (held.attempts, held.given_back(result));
             self.record(entry.sequence, result, before);
         }
     }

@@ -191,7 +191,10 @@ impl Hand {
             }
             if is_stale {
                 recorded.stale += 1;
-            } else if let Finished::Retry { delay, .. } | Finished::Deferred { delay } = result {
+            } else if let Finished::Retry { delay, .. }
+            | Finished::Deferred { delay }
+            | Finished::Postponed { delay } = result
+            {
                 recorded.due_in = Some(recorded.due_in.map_or(delay, |due| due.min(delay)));
             }
             state.forget(sequence);

@@ -357,3 +357,30 @@ fn two_transactions_that_end_at_once_are_both_used() {
     });
     assert_eq!(sequences(&startable(&hand)), [11, 3], "not two of a listener that takes one");
 }
+
+#[test]
+fn a_trial_that_ends_without_a_verdict_is_taken_back() {
+    let delay = Duration::from_secs(1);
+    let results = |hand: &Hand| -> Vec<String> {
+        let results = hand.take_results(10);
+        results.iter().map(|finish| format!("{} {:?}", finish.sequence, finish.result)).collect()
+    };
+    // One is begun, and one is about to: its beginning is written down. The third waits for its trial.
+    let begun = || {
+        let hand = hand(&[None]);
+        hand.admit(vec![lost_row(1, 0), lost_row(2, 0), lost_row(3, 0)], Instant::now());
+        assert!(hand.try_next().is_none());
+        assert_eq!(renew(&hand), [(1, 1), (2, 1)]);
+        let first = hand.try_next().unwrap();
+        (hand, first)
+    };
+    let (hand, first) = begun();
+    hand.give_back_waiting();
+    hand.finish(&first, Finished::Released);
+    assert_eq!(results(&hand), ["2 Cancelled", "3 Released", "1 Cancelled"]);
+    let (hand, first) = begun();
+    hand.unreachable(&first, |_| delay);
+    let expected =
+        ["1 Deferred { delay: 1s }", "2 Deferred { delay: 1s }", "3 Postponed { delay: 1s }"];
+    assert_eq!(results(&hand), expected);
+}

@@ -9,13 +9,23 @@ use std::collections::HashSet;
 
 use super::held::{Held, Trial};
 use super::{Entry, Hand, Phase, State};
-use crate::store::Claimed;
+use crate::store::{Claimed, Finished};
 
 impl Held {
     /// Its beginning is written down, and its end is not: were this node lost now, nobody could tell
     /// that it has come through.
     fn is_tried(&self) -> bool {
         self.trial == Trial::Begun
+    }
+
+    /// A result that says that it was not begun, although its beginning is written down: this node lives,
+    /// so that has to be taken back.
+    pub(super) fn given_back(&self, result: Finished) -> Finished {
+        match result {
+            Finished::Released if self.is_tried() => Finished::Cancelled,
+            Finished::Postponed { delay } if self.is_tried() => Finished::Deferred { delay },
+            result => result,
+        }
     }
 }
 

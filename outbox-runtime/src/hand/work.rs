@@ -120,7 +120,7 @@ impl Hand {
         state.end(entry, Finished::Deferred { delay });
         if let (BreakerStep::Opened { .. }, Some(index)) = (step, index) {
             for waiting in state.extract(|entry| entry.group == Some(index)) {
-                state.give_back(waiting, Finished::Deferred { delay });
+                state.give_back(waiting, Finished::Postponed { delay });
             }
         }
         drop(state);
@@ -169,7 +169,7 @@ impl State {
                 && let Some(group) = self.groups.get(index)
             {
                 if let Some(delay) = group.breaker.paused_for(now) {
-                    self.give_back(entry, Finished::Deferred { delay });
+                    self.give_back(entry, Finished::Postponed { delay });
                     continue;
                 }
                 let behind_others = came == Came::FromLane && !group.parked.is_empty();
@@ -270,6 +270,7 @@ impl State {
         self.call_ended(entry);
         if let Some(held) = self.held.get_mut(&entry.sequence) {
             held.stage = Stage::Recording;
+            let result = held.given_back(result);
             self.record(entry.sequence, result, entry.attempts);
         }
     }

@@ -116,6 +116,13 @@ impl Ledger {
             story.effects += 1;
         }
         let (effects, done, failed) = (story.effects, story.done, story.failed);
+        // What spends no attempt may happen any number of times.
+        let cleared = before.takeovers > 0 && after.takeovers == 0;
+        let spent = after.status.is_terminal() || after.attempts > before.attempts;
+        self.expect(!cleared || spent, || {
+            let result = &finish.result;
+            format!("row {row}: its owner was lost, and {result:?} made that forgotten")
+        });
         self.expect(end.is_none(), || format!("row {row}: a mark on what had ended as {end:?}"));
         let spent = match finish.result {
             Finished::Retry { .. } => 1..=1,

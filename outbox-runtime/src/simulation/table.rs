@@ -200,7 +200,9 @@ impl Table {
             Finished::Done => (Mark::Done, None, None),
             Finished::Retry { attempts, delay, .. } => (Mark::Retry, Some(*attempts), Some(*delay)),
             Finished::Dead { attempts, .. } => (Mark::Dead, Some(*attempts), None),
-            Finished::Deferred { delay } => (Mark::Deferred, None, Some(*delay)),
+            Finished::Deferred { delay } | Finished::Postponed { delay } => {
+                (Mark::Deferred, None, Some(*delay))
+            }
             Finished::Released | Finished::Cancelled => {
                 (Mark::Released, None, Some(Duration::ZERO))
             }
@@ -216,9 +218,7 @@ impl Table {
             Some(wait) => row.due = now + wait,
             None => row.ended = Some(now),
         }
-        if !matches!(finish.result, Finished::Released) {
-            row.takeovers = 0;
-        }
+        row.takeovers = finish.result.takeovers_after(row.takeovers);
         row.owner = None;
         ledger.marked(finish, owner, &before, row);
         true

@@ -43,15 +43,38 @@ pub enum Finished {
         /// Why.
         error: String,
     },
-    /// To be tried later; no attempt is spent.
+    /// Begun, and to be tried again later; no attempt is spent.
     Deferred {
         /// How long to wait.
         delay: Duration,
     },
-    /// Not tried; due at once.
+    /// Not begun; due later.
+    Postponed {
+        /// How long to wait.
+        delay: Duration,
+    },
+    /// Not begun; due at once.
     Released,
     /// Begun, and cut short in good order; due at once.
     Cancelled,
+}
+
+impl Finished {
+    /// What becomes of the number of times that an event was begun after its owner was lost. The
+    /// statement `finish` of each dialect does the same.
+    ///
+    /// What ends the event, or counts as an attempt, clears it of the suspicion: attempts are limited
+    /// themselves. Nothing else does, or an event that ends every second process that begins it would
+    /// never be given up. A call that came back takes its own beginning off the number, since its owner
+    /// was not lost, but one remains.
+    pub fn takeovers_after(&self, takeovers: u32) -> u32 {
+        match self {
+            Self::Done | Self::Retry { .. } | Self::Dead { .. } => 0,
+            Self::Deferred { .. } | Self::Cancelled if takeovers > 1 => takeovers - 1,
+            Self::Deferred { .. } | Self::Cancelled => takeovers,
+            Self::Postponed { .. } | Self::Released => takeovers,
+        }
+    }
 }
 
 /// What happens to a row that is done.
@@ -270,6 +293,7 @@ pub(super) fn updates(results: &[&Finish], owner: &str, arrays: bool) -> Vec<Arg
             Finished::Deferred { delay } => (4, None, *delay, None),
             Finished::Released => (5, None, Duration::ZERO, None),
             Finished::Cancelled => (6, None, Duration::ZERO, None),
+            Finished::Postponed { delay } => (7, None, *delay, None),
         };
         [
             Cell::Int(Some(finish.sequence)),

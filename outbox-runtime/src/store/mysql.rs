@@ -158,10 +158,12 @@ pub(super) const DIALECT: Dialect = Dialect {
             entry.attempts = COALESCE(outcome.attempts, entry.attempts), \
             entry.done_at = CASE WHEN outcome.mark IN (1, 3) THEN {now} ELSE entry.done_at END, \
             entry.last_error = COALESCE(outcome.error, entry.last_error), \
-            entry.takeovers = CASE WHEN outcome.mark = 5 THEN entry.takeovers ELSE 0 END, \
+            entry.takeovers = CASE WHEN outcome.mark IN (1, 2, 3) THEN 0 \
+                WHEN outcome.mark IN (4, 6) AND entry.takeovers > 1 THEN entry.takeovers - 1 \
+                ELSE entry.takeovers END, \
             entry.locked_by = NULL, entry.locked_at = NULL, \
             entry.status = CASE outcome.mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 4 THEN 2 \
-                ELSE entry.status END \
+                WHEN 7 THEN 2 ELSE entry.status END \
         WHERE entry.claim_token = outcome.token AND entry.locked_by = $2 AND entry.status IN (0, 2)",
     delete_done: "\
         DELETE entry FROM JSON_TABLE($1, '$[*]' COLUMNS ( \

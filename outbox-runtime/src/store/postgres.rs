@@ -166,12 +166,14 @@ pub(super) const DIALECT: Dialect = Dialect {
     finish: "\
         UPDATE {table} AS entry SET \
             status = CASE mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 4 THEN 2 \
-                ELSE entry.status END, \
+                WHEN 7 THEN 2 ELSE entry.status END, \
             attempts = COALESCE(outcome.attempts, entry.attempts), \
             available_at = CASE WHEN mark IN (1, 3) THEN entry.available_at ELSE {later:wait} END, \
             done_at = CASE WHEN mark IN (1, 3) THEN {now} ELSE entry.done_at END, \
             last_error = COALESCE(error, entry.last_error), \
-            takeovers = CASE WHEN mark = 5 THEN entry.takeovers ELSE 0 END, \
+            takeovers = CASE WHEN mark IN (1, 2, 3) THEN 0 \
+                WHEN mark IN (4, 6) AND entry.takeovers > 1 THEN entry.takeovers - 1 \
+                ELSE entry.takeovers END, \
             locked_by = NULL, locked_at = NULL \
         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[]) \
             AS outcome(sequence, token, mark, attempts, wait, error) \

@@ -16,7 +16,8 @@ pub struct Claimed {
     pub attempts: u32,
     /// Whether its last owner was lost with it: its lease ended without a result.
     pub taken_over: bool,
-    /// How often it was begun after that, its owner lost each time, with no result in between.
+    /// How often it was begun after that, its owner lost each time; reset by what ends it or spends an
+    /// attempt. Deferrals in between do not reset it.
     pub takeovers: u32,
     /// NEW or RETRY.
     pub status: Status,

@@ -122,12 +122,14 @@ pub(super) const DIALECT: Dialect = Dialect {
     finish: "\
         UPDATE {table} AS entry SET \
             status = CASE mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 4 THEN 2 \
-                ELSE entry.status END, \
+                WHEN 7 THEN 2 ELSE entry.status END, \
             attempts = COALESCE(outcome.attempts, entry.attempts), \
             available_at = CASE WHEN mark IN (1, 3) THEN entry.available_at ELSE {now} + wait END, \
             done_at = CASE WHEN mark IN (1, 3) THEN {now} ELSE entry.done_at END, \
             last_error = COALESCE(error, entry.last_error), \
-            takeovers = CASE WHEN mark = 5 THEN entry.takeovers ELSE 0 END, \
+            takeovers = CASE WHEN mark IN (1, 2, 3) THEN 0 \
+                WHEN mark IN (4, 6) AND entry.takeovers > 1 THEN entry.takeovers - 1 \
+                ELSE entry.takeovers END, \
             locked_by = NULL, locked_at = NULL \
         FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS mark, \
             value ->> 3 AS attempts, value ->> 4 AS wait, value ->> 5 AS error \

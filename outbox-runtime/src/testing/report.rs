@@ -96,7 +96,10 @@ impl Report {
             Decision::Record(Finished::Retry { error, .. }) => (Fate::Retried, Some(error.clone())),
             Decision::Record(Finished::Dead { error, .. }) => (Fate::Dead, Some(error.clone())),
             Decision::Record(
-                Finished::Deferred { .. } | Finished::Released | Finished::Cancelled,
+                Finished::Deferred { .. }
+                | Finished::Postponed { .. }
+                | Finished::Released
+                | Finished::Cancelled,
             ) => (Fate::Deferred, None),
             Decision::Pause { error } => (Fate::Deferred, Some(error.clone())),
             Decision::Leave => (Fate::Unknown, None),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{LIMITS, admit, event, hand, row, seat, sequences, startable};
 use crate::clock::Clock;
 use crate::hand::{BreakerStep, Hand, Limits, NoSeat, Phase, Share};
-use crate::store::Finished;
+use crate::store::{Finish, Finished};
 
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -39,7 +39,9 @@ fn an_open_breaker_gives_everything_back_and_lets_one_try() {
     assert_eq!(step, BreakerStep::Opened { failures: 1 });
     assert!(hand.try_next().is_none());
     let batch = hand.take_results(10);
-    assert!(batch.iter().all(|finish| matches!(finish.result, Finished::Deferred { .. })));
+    assert!(matches!(batch[0].result, Finished::Deferred { .. }), "it was called");
+    let waited = |finish: &Finish| matches!(finish.result, Finished::Postponed { .. });
+    assert!(batch[1..].iter().all(waited), "the others were not");
     assert_eq!(batch.len(), 4);
     hand.recorded(batch, &[]);
     admit(&hand, 5..=6, Some(0));
