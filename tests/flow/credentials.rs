@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 use super::harness::{listening, with_status, write};
 
 /// Makes a user with every right, and gives the URL with it in place of the other.
-async fn user<DB: TestDatabase>(db: &Fresh<DB>, url: &str, name: &str) -> String {
+pub(crate) async fn user<DB: TestDatabase>(db: &Fresh<DB>, url: &str, name: &str) -> String {
     let sql = match DB::SHORT_NAME {
         "postgres" => format!("CREATE ROLE {name} LOGIN SUPERUSER"),
         _ => format!("CREATE USER {name}@'%'; GRANT ALL ON *.* TO {name}@'%'"),
@@ -18,6 +18,16 @@ async fn user<DB: TestDatabase>(db: &Fresh<DB>, url: &str, name: &str) -> String
     let (scheme, rest) = url.split_once("://").unwrap();
     let (_, server) = rest.rsplit_once('@').unwrap();
     format!("{scheme}://{name}@{server}")
+}
+
+/// The server is shared with other tests.
+pub(crate) async fn forget<DB: TestDatabase>(db: &Fresh<DB>, name: &str) {
+    let mut admin = DB::Connection::connect_with(&db.pool.connect_options()).await.unwrap();
+    let drop = match DB::SHORT_NAME {
+        "postgres" => format!("DROP ROLE {name}"),
+        _ => format!("DROP USER {name}@'%'"),
+    };
+    let _ = DB::run(&mut admin, AssertSqlSafe(drop).into_sql_str()).await;
 }
 
 /// The first user is refused from now on, and every connection is cut: as when a token has expired and
@@ -64,13 +74,8 @@ async fn the_relay_follows_the_pool<DB: TestDatabase>(db: Fresh<DB>) {
     })
     .await;
     outbox.shutdown().await.unwrap();
-    let mut admin = DB::Connection::connect_with(&db.pool.connect_options()).await.unwrap();
     for name in [old, new] {
-        let drop = match DB::SHORT_NAME {
-            "postgres" => format!("DROP ROLE {name}"),
-            _ => format!("DROP USER {name}@'%'"),
-        };
-        let _ = DB::run(&mut admin, AssertSqlSafe(drop).into_sql_str()).await;
+        forget(&db, &name).await;
     }
 }
 

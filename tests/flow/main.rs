@@ -19,6 +19,7 @@ mod harness;
 mod hot;
 mod leases;
 mod lifecycle;
+mod lifetime;
 mod locked;
 mod modes;
 mod notify;

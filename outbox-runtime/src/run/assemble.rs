@@ -6,6 +6,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::hot::HotPath;
+use super::keep::KeptConnections;
 use super::notify::{Announcer, Ear, Notices, Notifier};
 use super::purge::{PurgeLoop, Purger};
 use super::relay::Relay;
@@ -219,9 +220,14 @@ pub(super) async fn assemble<DB: Backend>(
         let (store, config) = (own.clone(), config.purge.clone());
         sources.start(PurgeLoop::new(Purger { store, config, patience }));
     }
+    // It runs several statements in a row on one connection.
+    let sampling = busy();
+    let keeping = [&recorder.store, &poller.store, &sampling].map(Store::clone);
+    if let Some(kept) = KeptConnections::new(keeping.into()) {
+        keepers.start(kept);
+    }
     sources.start(Sampler {
-        // Several statements in a row on one connection.
-        store: busy(),
+        store: sampling,
         hand: Arc::clone(&hand),
         subscription,
         metrics: Arc::clone(&metrics),

@@ -15,6 +15,7 @@ mod config;
 mod connections;
 mod env;
 mod hot;
+mod keep;
 mod lint;
 mod notify;
 mod outbox;

@@ -82,7 +82,8 @@ pub trait Backend: sealed::Sealed + Database + Sized {
     #[doc(hidden)]
     fn relay(options: Options<Self>, statement_timeout: Duration) -> Options<Self>;
 
-    /// Tells whenever somebody calls on a channel, or may have called; until the connection fails.
+    /// Tells whenever somebody calls on a channel, or may have called; until the connection fails, or is as
+    /// old as a connection of the pool may become.
     #[doc(hidden)]
     fn listen(
         pool: &Pool<Self>,

@@ -71,10 +71,10 @@ impl<DB: Backend> Store<DB> {
         }
     }
 
-    /// Tells whenever somebody calls; until the connection fails.
+    /// Tells whenever somebody calls; until the connection fails, or is as old as the pool allows.
     ///
     /// # Errors
-    /// When it does.
+    /// When it fails.
     pub async fn listen(&self, heard: &(dyn Fn() + Send + Sync)) -> Result<(), Error> {
         self.follow_application();
         let listening = DB::listen(&self.pool, &self.channel(), heard).await;

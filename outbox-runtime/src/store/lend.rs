@@ -1,4 +1,5 @@
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use sqlx::Pool;
 use sqlx::pool::PoolConnection;
@@ -11,6 +12,8 @@ use super::{Backend, Store};
 pub(super) struct Lent<DB: Backend> {
     // `None` only when it is dropped.
     connection: Option<PoolConnection<DB>>,
+    /// When it was taken out of the pool.
+    since: Instant,
     kept: Option<Kept<DB>>,
     /// The relay's own connections.
     beside: Option<Pool<DB>>,
@@ -19,21 +22,43 @@ pub(super) struct Lent<DB: Backend> {
 
 /// A connection between two pieces of work. The pool would ask the server after each whether it is
 /// still there, which for a busy loop is a round trip for every statement.
-pub(super) struct Kept<DB: Backend>(Arc<Mutex<Option<PoolConnection<DB>>>>);
+///
+/// While it is kept the pool does not see how old it is, and how long it has been idle. So it is kept for a
+/// short part of what the pool allows, and then given back: the pool closes it or goes on with it.
+pub(super) struct Kept<DB: Backend> {
+    place: Arc<Mutex<Option<(PoolConnection<DB>, Instant)>>>,
+    longest: Option<Duration>,
+}
+
+/// The part of a connection's lifetime, or of its idle time, for which it is kept: a tenth.
+const PART: u32 = 10;
 
 impl<DB: Backend> Kept<DB> {
-    fn take(&self) -> Option<PoolConnection<DB>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    fn none(pool: &Pool<DB>) -> Self {
+        let options = pool.options();
+        let limits = [options.get_max_lifetime(), options.get_idle_timeout()];
+        let longest = limits.into_iter().flatten().min().map(|limit| limit / PART);
+        Self { place: Arc::default(), longest }
     }
 
-    fn put(&self, connection: PoolConnection<DB>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection);
+    fn take(&self) -> Option<(PoolConnection<DB>, Instant)> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn put(&self, connection: PoolConnection<DB>, since: Instant) {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = Some((connection, since));
+    }
+
+    /// Whether one that was taken out of the pool then may be kept.
+    fn may_keep(&self, since: Instant) -> bool {
+        self.longest.is_none_or(|longest| since.elapsed() < longest)
     }
 }
 
 impl<DB: Backend> Clone for Kept<DB> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        Self { place: Arc::clone(&self.place), longest: self.longest }
     }
 }
 
@@ -46,7 +71,7 @@ impl<DB: Backend> std::fmt::Debug for Kept<DB> {
 impl<DB: Backend> Store<DB> {
     /// The same store for a loop, which keeps its connection from one statement to the next.
     pub(crate) fn keeping(&self) -> Self {
-        Self { kept: Some(Kept(Arc::default())), ..self.clone() }
+        Self { kept: Some(Kept::none(&self.pool)), ..self.clone() }
     }
 
     /// Lets go of the connection that it keeps, if any.
@@ -54,18 +79,34 @@ impl<DB: Backend> Store<DB> {
         drop(self.kept.as_ref().and_then(Kept::take));
     }
 
+    /// For how long it keeps a connection, if there is a limit.
+    pub(crate) fn keeps_for(&self) -> Option<Duration> {
+        self.kept.as_ref().and_then(|kept| kept.longest)
+    }
+
+    /// Lets go of the connection that it keeps if it has kept it for long enough. One that is in use is
+    /// given back after that.
+    pub(crate) fn let_go_old(&self) {
+        let Some(kept) = &self.kept else { return };
+        let mut place = kept.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = place.take_if(|(_, since)| !kept.may_keep(*since));
+        drop(place);
+        drop(old);
+    }
+
     pub(super) async fn lend(&self) -> sqlx::Result<Lent<DB>> {
-        let lent = |connection| Lent {
+        let lent = |connection, since| Lent {
             connection: Some(connection),
+            since,
             kept: self.kept.clone(),
             beside: self.relay.as_ref().map(|_| self.pool.clone()),
             returned: false,
         };
-        if let Some(connection) = self.kept.as_ref().and_then(Kept::take) {
-            return Ok(lent(connection));
+        if let Some((connection, since)) = self.kept.as_ref().and_then(Kept::take) {
+            return Ok(lent(connection, since));
         }
         self.follow_application();
-        let mut lent = lent(self.pool.acquire().await?);
+        let mut lent = lent(self.pool.acquire().await?, Instant::now());
         if let Some(setup) = self.session_setup() {
             DB::run(lent.connection(), setup.clone()).await?;
         }
@@ -90,9 +131,10 @@ impl<DB: Backend> Lent<DB> {
         };
         self.returned = sound || self.kept.is_none();
         if let (true, Some(kept)) = (sound, &self.kept)
+            && kept.may_keep(self.since)
             && let Some(connection) = self.connection.take()
         {
-            kept.put(connection);
+            kept.put(connection, self.since);
         }
     }
 }

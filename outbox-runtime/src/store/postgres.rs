@@ -40,8 +40,14 @@ backend! {
         let begun = tokio::time::timeout(HEARTBEAT, begin).await;
         let mut listener = begun.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
         heard();
+        let lifetime = pool.options().get_max_lifetime().unwrap_or(Duration::MAX);
+        let mut too_old = std::pin::pin!(tokio::time::sleep(lifetime));
         loop {
-            match tokio::time::timeout(HEARTBEAT, listener.try_recv()).await {
+            let received = tokio::select! {
+                received = tokio::time::timeout(HEARTBEAT, listener.try_recv()) => received,
+                () = &mut too_old => return Ok(()),
+            };
+            match received {
                 Ok(Ok(Some(_))) => heard(),
                 // The connection was lost and made again.
                 Ok(Ok(None)) => heard(),
