@@ -15,6 +15,7 @@ mod connections;
 mod credentials;
 mod exactly_once;
 mod fairness;
+mod foreign_rows;
 mod harness;
 mod hot;
 mod leases;

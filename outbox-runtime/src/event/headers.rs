@@ -48,7 +48,8 @@ impl Headers {
         (!self.is_empty()).then(|| serde_json::to_string(&self.0).unwrap_or_default())
     }
 
-    /// Reads the stored form. NULL, empty text and JSON `null` are no headers.
+    /// Reads the stored form. NULL, empty text and JSON `null` are no headers. A header whose value is
+    /// `null`, as other writers store it, is left out; the others stay.
     ///
     /// # Errors
     /// If it is anything else than a JSON object of strings.
@@ -57,9 +58,10 @@ impl Headers {
         if stored.is_empty() {
             return Ok(Self::default());
         }
-        serde_json::from_str::<Option<BTreeMap<String, String>>>(stored)
-            .map(|headers| Self(headers.unwrap_or_default()))
-            .map_err(|_| EventError::HeadersMalformed)
+        let headers: Option<BTreeMap<String, Option<String>>> =
+            serde_json::from_str(stored).map_err(|_| EventError::HeadersMalformed)?;
+        let headers = headers.unwrap_or_default().into_iter();
+        Ok(Self(headers.filter_map(|(key, value)| Some((key, value?))).collect()))
     }
 
     pub(super) fn insert(&mut self, key: String, value: String) {
@@ -121,10 +123,18 @@ mod tests {
 
     #[test]
     fn refuses_other_json_without_quoting_it() {
-        for stored in ["[]", "7", r#"{"a":1}"#, r#"{"secret":null}"#, "{"] {
+        for stored in ["[]", "7", r#"{"a":1}"#, r#"{"secret":[null]}"#, "{"] {
             let refusal = Headers::from_json(Some(stored)).unwrap_err();
             assert_eq!(refusal.to_string(), "headers are not a JSON object of strings");
         }
+    }
+
+    #[test]
+    fn a_null_value_is_left_out() {
+        let stored = r#"{"a":null,"b":"2","c":null,"d":"","e":"4","e":null}"#;
+        let headers: Headers = [("b", "2"), ("d", "")].into_iter().collect();
+        assert_eq!(Headers::from_json(Some(stored)).unwrap(), headers);
+        assert!(Headers::from_json(Some(r#"{"a":null}"#)).unwrap().is_empty());
     }
 
     #[test]

@@ -15,7 +15,7 @@ fn meant(value: &Value) -> Option<BTreeMap<String, String>> {
         Value::Object(fields) => {
             let text =
                 |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
-            fields.iter().map(text).collect()
+            fields.iter().filter(|(_, value)| !value.is_null()).map(text).collect()
         }
         _ => None,
     }
