@@ -1,6 +1,6 @@
 //! Straight from the commit to the listener.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use outbox::{Config, Delivery, EventEnvelope, ListenerOptions, ListenerRegistry, Status, Way};
 use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
@@ -20,6 +20,31 @@ async fn delivery_needs_no_poll<DB: TestDatabase>(db: Fresh<DB>) {
     let row = first_row(&db, &outbox).await;
     assert_eq!((row.status, row.token, row.locked_by, row.attempts), (Status::Done, 1, None, 0));
     outbox.shutdown().await.unwrap();
+}
+
+async fn a_time_that_has_passed_is_no_delay<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, counted) = (Heard::default(), Counted::default());
+    let outbox = quiet(&db, listening(&heard)).metrics(counted.clone()).start().await.unwrap();
+    let now = SystemTime::now();
+    let said = || EventEnvelope::builder("A").aggregate_type("Order").payload_json("{}");
+    let passed = [
+        said().deliver_at(now - HOUR),
+        said().deliver_at(now),
+        // At its own time, and before it.
+        said().occurred_at(now - HOUR).deliver_at(now - HOUR),
+        said().occurred_at(now - HOUR).deliver_at(SystemTime::UNIX_EPOCH),
+    ];
+    let passed = passed.map(|builder| builder.build().unwrap());
+    let mut tx = outbox.begin().await.unwrap();
+    tx.write_all(passed).unwrap();
+    tx.write(said().deliver_at(now - HOUR)).unwrap();
+    tx.commit().await.unwrap();
+    heard.reach(5).await;
+    outbox.drained().await.unwrap();
+    heard.assert_each_once(5);
+    let ways = [Way::Hot, Way::HotSkippedDelayed, Way::Cold].map(|way| counted.way(way));
+    assert_eq!(ways, [5, 0, 0]);
+    assert_eq!(with_status(&db, 1).await, 5);
 }
 
 async fn a_rolled_back_event_is_never_delivered<DB: TestDatabase>(db: Fresh<DB>) {
@@ -180,6 +205,7 @@ async fn large_payloads_are_never_in_memory_together<DB: TestDatabase>(db: Fresh
 
 on_every_database!(
     delivery_needs_no_poll,
+    a_time_that_has_passed_is_no_delay,
     a_rolled_back_event_is_never_delivered,
     nothing_is_lost_when_the_lane_is_full,
     one_transaction_gets_a_quarter_of_the_lane,

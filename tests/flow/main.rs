@@ -13,6 +13,7 @@ mod answers;
 mod breaker;
 mod connections;
 mod credentials;
+mod due;
 mod exactly_once;
 mod fairness;
 mod foreign_rows;

@@ -39,7 +39,7 @@ fn defaults() {
     assert_eq!(envelope.tenant_id(), None);
     assert!(envelope.headers().is_empty());
     assert_eq!(envelope.payload().as_str(), r#"{"name":"Ada"}"#);
-    assert_eq!(envelope.delay(), None);
+    assert_eq!((envelope.delay(), envelope.available_at()), (None, envelope.occurred_at()));
     assert!(envelope.occurred_at() >= before && envelope.occurred_at() <= SystemTime::now());
 }
 
@@ -156,6 +156,10 @@ fn delays_are_sensible() {
     let soon = SystemTime::now() + Duration::from_secs(1);
     let at = builder().deliver_at(soon).build().unwrap();
     assert!(matches!(at.delay(), Some(Delay::Until(time)) if time <= soon));
+    assert_eq!(at.delay(), Some(Delay::Until(at.available_at())));
+    let hour = Duration::from_secs(3_600);
+    let after = builder().deliver_after(hour).build().unwrap();
+    assert_eq!(after.available_at(), after.occurred_at() + hour);
     assert!(matches!(refusal(builder().deliver_after(Duration::ZERO)), EventError::DelayZero));
     let both = builder().deliver_at(soon).deliver_after(Duration::from_secs(1));
     assert!(matches!(refusal(both), EventError::DelayTwice));
@@ -174,6 +178,21 @@ fn delays_are_sensible() {
         EventError::TimeOutOfRange(Field::OccurredAt)
     ));
     assert!(builder().deliver_after(century).build().is_ok());
+}
+
+#[test]
+fn a_time_that_has_passed_is_no_delay() {
+    let happened = SystemTime::now() - Duration::from_secs(60);
+    for passed in [UNIX_EPOCH, happened - Duration::from_secs(1), happened, SystemTime::now()] {
+        let envelope = builder().occurred_at(happened).deliver_at(passed).build().unwrap();
+        assert_eq!(envelope.delay(), None, "{passed:?}");
+        assert!(envelope.available_at() >= passed, "due when it was built, not before");
+    }
+    // What is to happen tomorrow may be announced earlier, but not before the time that was asked for.
+    let (soon, tomorrow) = (Duration::from_secs(3_600), Duration::from_secs(86_400));
+    let now = SystemTime::now();
+    let ahead = builder().occurred_at(now + tomorrow).deliver_at(now + soon).build().unwrap();
+    assert!(matches!(ahead.delay(), Some(Delay::Until(_))));
 }
 
 #[test]

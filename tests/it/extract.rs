@@ -23,6 +23,7 @@ async fn charged(
     assert_eq!(meta.tenant_id(), Some("acme"));
     assert_eq!(meta.headers().get("k"), Some("v"));
     assert_eq!(meta.occurred_at(), envelope.occurred_at());
+    assert_eq!(meta.available_at(), envelope.available_at());
     if cents > limit.0 {
         return Err(ListenerError::permanent("over the limit"));
     }

@@ -131,7 +131,8 @@ impl<K> EnvelopeBuilder<K> {
         self
     }
 
-    /// Delivers it not before a time.
+    /// Delivers it not before a time. A time that has passed when the event is built, by the clock of this
+    /// process, is no delay: the event is due when it is written.
     pub fn deliver_at(mut self, time: SystemTime) -> Self {
         self.deliver_at = Some(time);
         self
@@ -165,6 +166,7 @@ impl<K> EnvelopeBuilder<K> {
             Some(time) => storable(Field::OccurredAt, time)?,
             None => now,
         };
+        let delay = delay(now, self.deliver_at, self.deliver_after)?;
         let (event_id, id_used) = match self.event_id {
             Some(chosen) => (chosen?, IdUsed::Maybe),
             None => (EventId::generate(), IdUsed::generated()),
@@ -178,7 +180,13 @@ impl<K> EnvelopeBuilder<K> {
             tenant_id: self.tenant_id,
             headers: self.headers,
             payload,
-            delay: delay(now, self.deliver_at, self.deliver_after)?,
+            available_at: match delay {
+                None => now,
+                Some(Delay::Until(time)) => time,
+                // `delay` has checked that it can be added.
+                Some(Delay::For(delay)) => now.checked_add(delay).unwrap_or(now),
+            },
+            delay,
             id_used,
         }))
     }
@@ -245,7 +253,10 @@ fn delay(
     match (at, after) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(EventError::DelayTwice),
-        (Some(time), None) => Ok(Some(Delay::Until(storable(Field::DeliverAt, time)?))),
+        (Some(time), None) => {
+            let time = storable(Field::DeliverAt, time)?;
+            Ok((time > now).then_some(Delay::Until(time)))
+        }
         (None, Some(Duration::ZERO)) => Err(EventError::DelayZero),
         (None, Some(delay)) => {
             // The database adds it to its own clock; ours only tells whether the sum can be stored.

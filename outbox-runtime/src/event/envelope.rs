@@ -37,6 +37,7 @@ pub(super) struct Parts {
     pub(super) headers: Headers,
     pub(super) payload: Payload,
     pub(super) delay: Option<Delay>,
+    pub(super) available_at: SystemTime,
     pub(super) id_used: IdUsed,
 }
 
@@ -61,6 +62,7 @@ pub(crate) struct StoredParts {
     pub(crate) event_id: EventId,
     pub(crate) event_type: String,
     pub(crate) occurred_at: SystemTime,
+    pub(crate) available_at: SystemTime,
     pub(crate) aggregate_type: Option<String>,
     pub(crate) aggregate_id: Option<String>,
     pub(crate) tenant_id: Option<String>,
@@ -127,6 +129,7 @@ impl EventEnvelope {
             headers: stored.headers,
             payload: Payload::stored(stored.payload),
             delay: None,
+            available_at: stored.available_at,
             id_used: IdUsed::Maybe,
         })
     }
@@ -195,9 +198,40 @@ impl EventEnvelope {
         &self.0.payload
     }
 
-    /// When it may be delivered, if not at once.
+    /// The delay that the event was built with, if it has not passed by then.
+    ///
+    /// An event that is read from its row has none, since its delay is over; see
+    /// [`available_at`](Self::available_at) for when it ended.
     pub fn delay(&self) -> Option<Delay> {
         self.0.delay
+    }
+
+    /// The time at which the event becomes due, or became due.
+    ///
+    /// Of an envelope that was built here, this is the end of its [`delay`](Self::delay), or else the time at
+    /// which it was built, by the clock of this process. An event that goes straight from the commit to its
+    /// listener keeps it.
+    ///
+    /// Of an event that the poller has claimed, it is what the row's `available_at` said before the claim: the
+    /// end of the delay, or for an event without one the time of its insert, by the clock of the database.
+    /// The column moves with every outcome but the last, so in a later attempt it is the time for which that
+    /// attempt was planned: after a failure the end of its back-off, after
+    /// [`Outcome::RetryAfter`](crate::listener::Outcome::RetryAfter) the end of that time, after the loss of
+    /// a node the end of its lease, and after a replay the time of the replay.
+    ///
+    /// Where the row does not hold it any more, in a dead event, it is
+    /// [`occurred_at`](Self::occurred_at).
+    ///
+    /// ```
+    /// # use outbox_runtime::event::EventEnvelope;
+    /// # use std::time::{Duration, SystemTime};
+    /// let due = SystemTime::UNIX_EPOCH + Duration::from_secs(4_102_444_800);
+    /// let reminder = EventEnvelope::builder("Reminder").payload_json("{}").deliver_at(due).build()?;
+    /// assert_eq!(reminder.available_at(), due);
+    /// # Ok::<(), outbox_runtime::event::EventError>(())
+    /// ```
+    pub fn available_at(&self) -> SystemTime {
+        self.0.available_at
     }
 }
 

@@ -105,6 +105,13 @@ impl Meta {
         self.envelope.occurred_at()
     }
 
+    /// The time at which it became due: for its first attempt the end of its delay or else when it was
+    /// written, later the time for which this attempt was planned.
+    /// See [`EventEnvelope::available_at`].
+    pub fn available_at(&self) -> SystemTime {
+        self.envelope.available_at()
+    }
+
     /// How many attempts have failed before this one.
     pub fn attempts(&self) -> u32 {
         self.attempts

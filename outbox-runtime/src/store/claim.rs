@@ -160,7 +160,11 @@ impl Catch {
     }
 
     fn add<DB: Backend>(&mut self, row: &DB::Row, owner: &str) {
-        let mut caught = Caught { due_at: due_at::<DB>(row), row: row::read::<DB>(row) };
+        let due_at = due_at::<DB>(row);
+        let row_of_event = row::read::<DB>(row, due_at.and_then(row::time));
+        // What is no time that can be computed with sorts before all others.
+        let due_at = due_at.unwrap_or(DB::DIALECT.earliest);
+        let mut caught = Caught { due_at, row: row_of_event };
         if let Ok(claimed) = &mut caught.row {
             claimed.taken_over = last_owner::<DB>(row).is_some_and(|last| last != owner);
         }
@@ -409,9 +413,9 @@ fn count(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-/// The column after those of the row.
-fn due_at<DB: Backend>(row: &DB::Row) -> i64 {
-    DB::int(row, row::WIDTH).ok().flatten().unwrap_or_default()
+/// The column after those of the row: when it was due, before this claim.
+fn due_at<DB: Backend>(row: &DB::Row) -> Option<i64> {
+    DB::int(row, row::WIDTH).ok().flatten()
 }
 
 /// The column after that: who had it last, and did not say what became of it.

@@ -168,6 +168,7 @@ fn dead_event<DB: Backend>(found: &DB::Row) -> DeadEvent {
         attempts: int(9).and_then(|attempts| attempts.try_into().ok()).unwrap_or_default(),
         last_error: text(row::WIDTH),
         died_at: int(row::WIDTH + 1).and_then(row::time),
-        event: row::read::<DB>(found).map(|row| row.envelope),
+        // Its row has no due time any more: the last claim has put the end of its lease there.
+        event: row::read::<DB>(found, None).map(|row| row.envelope),
     }
 }

@@ -78,7 +78,8 @@ impl<DB: Backend> Store<DB> {
         let rows = self.rows("reading every event", self.sql.everything.clone(), vec![]).await?;
         let read = |row: &DB::Row| {
             let due = DB::int(row, row::WIDTH).ok().flatten() == Some(1);
-            row::read::<DB>(row).ok().map(|row| Stored { row, due })
+            let due_at = DB::int(row, row::WIDTH + 1).ok().flatten();
+            row::read::<DB>(row, due_at.and_then(row::time)).ok().map(|row| Stored { row, due })
         };
         Ok(rows.iter().filter_map(read).collect())
     }

@@ -46,8 +46,11 @@ pub struct Undecodable {
 /// How many columns `{columns}` stands for.
 pub(super) const WIDTH: usize = 13;
 
-/// Reads the columns of `{columns}`.
-pub(super) fn read<DB: Backend>(row: &DB::Row) -> Result<Claimed, Undecodable> {
+/// Reads the columns of `{columns}`. `due_at` is when the row was due before it was claimed, if that is known.
+pub(super) fn read<DB: Backend>(
+    row: &DB::Row,
+    due_at: Option<SystemTime>,
+) -> Result<Claimed, Undecodable> {
     // Without these two the row cannot even be marked; both are NOT NULL in every schema.
     let sequence = DB::int(row, 0).ok().flatten().unwrap_or_default();
     let token = DB::int(row, 11).ok().flatten().unwrap_or_default();
@@ -82,6 +85,7 @@ pub(super) fn read<DB: Backend>(row: &DB::Row) -> Result<Claimed, Undecodable> {
         event_id,
         event_type,
         occurred_at,
+        available_at: due_at.unwrap_or(occurred_at),
         aggregate_type: text(3, "the aggregate type is not text")?,
         aggregate_id: text(4, "the aggregate id is not text")?,
         tenant_id: text(5, "the tenant id is not text")?,

@@ -77,6 +77,7 @@ fn stored(envelope: &EventEnvelope) -> Result<EventEnvelope, crate::event::Event
         event_id: envelope.event_id().as_str().parse()?,
         event_type: envelope.event_type().to_owned(),
         occurred_at: envelope.occurred_at(),
+        available_at: envelope.available_at(),
         aggregate_type: Some(envelope.aggregate_type().to_owned()),
         aggregate_id: envelope.aggregate_id().map(str::to_owned),
         tenant_id: envelope.tenant_id().map(str::to_owned),
