@@ -1,5 +1,7 @@
 //! Rows that another framework has inserted.
 
+use std::time::{Duration, SystemTime};
+
 use outbox::{Delivery, ListenerRegistry, Status};
 use outbox_tests::{Fresh, Heard, TestDatabase, eventually, on_every_database};
 
@@ -49,4 +51,63 @@ async fn a_header_that_is_null_is_left_out<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(headers.recv().unwrap(), ["reply-to=billing"]);
 }
 
-on_every_database!(a_header_that_is_null_is_left_out);
+/// Times before 1970 that a database can store, as SQL: the last one is the earliest.
+trait Ancient: TestDatabase {
+    const TIMES: &'static [&'static str];
+
+    /// Times that not every server of its kind can store, and what gives 1 if this one can.
+    const MORE: Option<(&'static str, &'static [&'static str])> = None;
+}
+
+impl Ancient for sqlx::Sqlite {
+    const TIMES: &'static [&'static str] =
+        &["-1", "-62135596800000000", "-62167219200000000", "-9223372036854775808"];
+}
+
+impl Ancient for sqlx::Postgres {
+    const TIMES: &'static [&'static str] = &[
+        "'1969-12-31 23:59:59.999999+00'",
+        "'0001-01-01 00:00:00+00'",
+        "'0001-01-01 00:00:00+00 BC'",
+        "'4714-11-24 00:00:00+00 BC'",
+        "'-infinity'",
+    ];
+}
+
+impl Ancient for sqlx::MySql {
+    const TIMES: &'static [&'static str] =
+        &["'1969-12-31 23:59:59.999999'", "'0001-01-01 00:00:00'"];
+    // Go's driver stores its zero time as the latter.
+    const MORE: Option<(&'static str, &'static [&'static str])> = Some((
+        "SELECT CAST(VERSION() LIKE '%MariaDB%' AS SIGNED)",
+        &["'0000-01-01 00:00:00'", "'0000-00-00 00:00:00'"],
+    ));
+}
+
+async fn a_row_that_was_due_before_1970_is_delivered<DB: Ancient>(db: Fresh<DB>) {
+    db.store().await;
+    let mut times = DB::TIMES.to_vec();
+    if let Some((can_store, more)) = DB::MORE
+        && db.number(can_store).await == 1
+    {
+        times.extend(more);
+    }
+    for (index, time) in times.iter().enumerate() {
+        insert(&db, &format!("due-{index}"), "NULL", time).await;
+    }
+    let heard = Heard::default();
+    let (registry, due) = noting(&heard, |delivery| delivery.envelope().available_at());
+    let outbox = quiet(&db, registry).start().await.unwrap();
+    heard.reach(times.len()).await;
+    outbox.drained().await.unwrap();
+    heard.assert_each_once(times.len());
+    assert_eq!(with_status(&db, 1).await, i64::try_from(times.len()).unwrap());
+    // What the database can compute with is read as it is; what it cannot counts as the event's own time.
+    let due: Vec<SystemTime> = due.try_iter().collect();
+    let known = [Duration::from_micros(1), Duration::from_secs(62_135_596_800)];
+    for before_1970 in known {
+        assert!(due.contains(&(SystemTime::UNIX_EPOCH - before_1970)), "{before_1970:?}: {due:?}");
+    }
+}
+
+on_every_database!(a_header_that_is_null_is_left_out, a_row_that_was_due_before_1970_is_delivered,);

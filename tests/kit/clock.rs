@@ -36,6 +36,20 @@ async fn delayed_events_wait_for_it() {
 }
 
 #[tokio::test]
+async fn what_is_published_says_when_it_is_due() {
+    let outbox = shop(&Desk::default()).start().await;
+    outbox.clock().advance(HOUR * 5);
+    let now = outbox.clock().now();
+    let mut tx = outbox.begin().await.unwrap();
+    tx.write(outbox::event(PAID).deliver_after(HOUR)).unwrap();
+    tx.write(outbox::event(PAID).deliver_at(now + HOUR * 2)).unwrap();
+    tx.write(outbox::event(PAID).deliver_at(now)).unwrap();
+    tx.commit().await.unwrap();
+    let due = outbox.published().await.into_iter().map(|event| event.available_at());
+    assert_eq!(due.collect::<Vec<_>>(), [now + HOUR, now + HOUR * 2, now]);
+}
+
+#[tokio::test]
 async fn a_transaction_that_is_open_meanwhile_goes_by_it() {
     let outbox = shop(&Desk::default()).start().await;
     let mut tx = outbox.begin().await.unwrap();

@@ -2,7 +2,7 @@
 //!
 //! Statements are templates. `{table}` and `{index:x}` are the quoted names, `{by:x}` makes a statement use
 //! an index where the planner has to be told, `{now}` is the time of the statement, `{int:..}`, `{text:..}`,
-//! `{micros:..}`, `{time:..}`, `{later:..}` and `{earlier:..}` wrap an expression, `{next:..}` is a token's successor, `{pending:0}` and `{settled:1}` ask for a status, `$1`, `$2`, … are arguments, each used once and in
+//! `{micros:..}`, `{time:..}`, `{from:..}`, `{later:..}` and `{earlier:..}` wrap an expression, `{next:..}` is a token's successor, `{pending:0}` and `{settled:1}` ask for a status, `$1`, `$2`, … are arguments, each used once and in
 //! order.
 
 use super::Table;
@@ -30,6 +30,8 @@ pub struct Dialect {
     pub(super) micros: Wrap,
     /// Microseconds since 1970 as a time.
     pub(super) time: Wrap,
+    /// The same as a lower bound: `earliest` stands before every time that can be stored.
+    pub(super) from: Wrap,
     /// Microseconds from now, and before now.
     pub(super) later: Wrap,
     pub(super) earlier: Wrap,
@@ -42,7 +44,7 @@ pub struct Dialect {
     /// [`Places`] says.
     pub(super) between: &'static str,
     pub(super) places: Places,
-    /// The earliest time that can be bound, in microseconds since 1970.
+    /// What `from` puts before every time, in microseconds since 1970.
     pub(super) earliest: i64,
     /// The settings under which our statements run outside of the application's transactions.
     pub(super) settings: &'static [(&'static str, &'static str)],
@@ -253,6 +255,7 @@ impl Dialect {
             ("{text:", self.text),
             ("{micros:", self.micros),
             ("{time:", self.time),
+            ("{from:", self.from),
             ("{later:", self.later),
             ("{earlier:", self.earlier),
             ("{next:", NEXT),

@@ -45,15 +45,21 @@ pub(super) const DIALECT: Dialect = Dialect {
     text: ("", ""),
     micros: ("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ", ")"),
     time: ("TIMESTAMPADD(MICROSECOND, ", ", '1970-01-01 00:00:00.000000')"),
+    // Before the year 1 there is no time that can be computed, but on MariaDB there is one that can be stored.
+    from: (
+        "COALESCE(TIMESTAMPADD(MICROSECOND, ",
+        ", '1970-01-01 00:00:00.000000') /*M! , '0000-00-00 00:00:00' */ \
+            /*!80000 , TIMESTAMP'0001-01-01 00:00:00' */)",
+    ),
     later: ("TIMESTAMPADD(MICROSECOND, ", ", UTC_TIMESTAMP(6))"),
     earlier: ("TIMESTAMPADD(MICROSECOND, -", ", UTC_TIMESTAMP(6))"),
 
     pending: ("status = ", ""),
     settled: ("status = ", ""),
-    between: "(available_at > {time:$1} OR (available_at = {time:$1} AND sequence > $1)) \
+    between: "(available_at > {from:$1} OR (available_at = {from:$1} AND sequence > $1)) \
         AND (available_at < {time:$1} OR (available_at = {time:$1} AND sequence <= $1))",
     places: Places::TimeTwice,
-    earliest: -62_135_596_800_000_000,
+    earliest: -62_135_596_800_000_001,
     settings: &[],
     has_settings: None,
     relay_settings: &[],
@@ -185,9 +191,9 @@ pub(super) const DIALECT: Dialect = Dialect {
             ON entry.sequence = ours.sequence",
     purge: &[
         "SELECT {int:sequence}, {micros:done_at} FROM {table} {by:purge} WHERE status = {status} \
-            AND done_at < {earlier:$1} AND done_at >= {time:$1} ORDER BY done_at LIMIT $1",
+            AND done_at < {earlier:$1} AND done_at >= {from:$1} ORDER BY done_at LIMIT $1",
         "SELECT {int:sequence}, {micros:created_at} FROM {table} {by:purge} WHERE status = {status} \
-            AND done_at IS NULL AND created_at < {earlier:$1} AND created_at >= {time:$1} LIMIT $1",
+            AND done_at IS NULL AND created_at < {earlier:$1} AND created_at >= {from:$1} LIMIT $1",
     ],
     replay_all: "\
         UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \

@@ -38,7 +38,8 @@ impl<DB: Backend> Store<DB> {
         args.push(i64::from(rows.saturating_sub(1)).into());
         let found = self.rows("looking for due events", sql.clone(), args).await?;
         let number = |column| found.first().and_then(|row| DB::int(row, column).ok().flatten());
-        Ok(number(1).and_then(|sequence| Some(Position { due: time(number(0)?)?, sequence })))
+        let due = || time(number(0).unwrap_or(self.dialect().earliest));
+        Ok(number(1).and_then(|sequence| Some(Position { due: due()?, sequence })))
     }
 
     /// What is bound for the part of the order of claims after a place and up to another.

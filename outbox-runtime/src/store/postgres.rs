@@ -77,7 +77,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     // A time beyond 64 bits, or an infinite one, is none.
     micros: (
         "CASE WHEN ",
-        " BETWEEN timestamptz '4713-01-01 00:00:00+00 BC' AND timestamptz '294246-12-31 00:00:00+00' \
+        " BETWEEN timestamptz '4714-11-24 00:00:00+00 BC' AND timestamptz '294246-12-31 00:00:00+00' \
             THEN (extract(epoch from {it}) * 1000000)::bigint END",
     ),
     // In two parts: a multiple of an interval has 53 bits only.
@@ -85,15 +85,22 @@ pub(super) const DIALECT: Dialect = Dialect {
         "(timestamptz 'epoch' + (",
         " / 1000000) * interval '1 second' + ({it} % 1000000) * interval '1 microsecond')",
     ),
+    // The calendar begins in 4714 BC, and `-infinity` is before that.
+    from: (
+        "CASE WHEN ",
+        " < -210866803200000000 THEN timestamptz '-infinity' ELSE (timestamptz 'epoch' \
+            + ({it} / 1000000) * interval '1 second' \
+            + ({it} % 1000000) * interval '1 microsecond') END",
+    ),
     later: ("(statement_timestamp() + ", " * interval '1 microsecond')"),
     earlier: ("(statement_timestamp() - ", " * interval '1 microsecond')"),
 
     pending: ("status = ", ""),
     settled: ("status = ", ""),
-    between: "(available_at, sequence) > ({time:$1::bigint}, $2::bigint) \
+    between: "(available_at, sequence) > ({from:$1::bigint}, $2::bigint) \
         AND (available_at, sequence) <= ({time:$3::bigint}, $4::bigint)",
     places: Places::Row,
-    earliest: -210_866_803_200_000_000,
+    earliest: -210_866_803_200_000_001,
     settings: &[
         // Every statement of ours has an index to go by, and an order that the index has. What is cheaper
         // on a table that is taken to be empty costs a scan of the whole when it is not.
@@ -203,7 +210,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     purge: &["\
         SELECT sequence, {micros:COALESCE(done_at, created_at)} FROM {table} \
         WHERE status = {status} AND COALESCE(done_at, created_at) < {earlier:$1} \
-            AND COALESCE(done_at, created_at) >= {time:$2::bigint} \
+            AND COALESCE(done_at, created_at) >= {from:$2::bigint} \
         ORDER BY COALESCE(done_at, created_at) LIMIT $3"],
     replay_all: "\
         UPDATE {table} SET status = 0, attempts = 0, takeovers = 0, available_at = {now}, \

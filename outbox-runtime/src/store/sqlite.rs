@@ -54,6 +54,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     text: ("", ""),
     micros: ("", ""),
     time: ("", ""),
+    from: ("", ""),
     later: ("(CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ", ")"),
     earlier: ("(CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ", ")"),
 

@@ -75,13 +75,14 @@ const NOW: &str = "SELECT {micros:{now}}";
 /// When the first pending rows are due, from a watermark on and from now on. Each part reads one row in the
 /// order of the index; a minimum might be taken over all of them.
 const PEEK: &str = "\
-    SELECT {micros:{now}}, {micros:fresh.due}, {micros:retried.due}, \
+    SELECT {micros:{now}}, {int:CASE WHEN fresh.due <= {now} THEN 1 ELSE 0 END}, \
+        {int:CASE WHEN retried.due <= {now} THEN 1 ELSE 0 END}, \
         {micros:later_fresh.due}, {micros:later_retried.due} FROM (SELECT 1 AS one) AS base \
     LEFT JOIN (SELECT available_at AS due FROM {table} {by:claim} \
-        WHERE {pending:0} AND available_at >= {time:$1} \
+        WHERE {pending:0} AND available_at >= {from:$1} \
         ORDER BY available_at LIMIT 1) AS fresh ON 1 = 1 \
     LEFT JOIN (SELECT available_at AS due FROM {table} {by:claim} \
-        WHERE {pending:2} AND available_at >= {time:$2} \
+        WHERE {pending:2} AND available_at >= {from:$2} \
         ORDER BY available_at LIMIT 1) AS retried ON 1 = 1 \
     LEFT JOIN (SELECT available_at AS due FROM {table} {by:claim} \
         WHERE {pending:0} AND available_at > {now} \
@@ -98,7 +99,9 @@ const WINDOW_END: &str = "\
 /// For tests, which have small tables.
 #[cfg(feature = "testing")]
 const EVERYTHING: &str = "\
-    SELECT {columns}, {int:CASE WHEN entry.available_at <= {now} THEN 1 ELSE 0 END} \
+    SELECT {columns}, {int:CASE WHEN entry.available_at <= {now} THEN 1 ELSE 0 END}, \
+        {micros:CASE WHEN entry.status IN (0, 2) AND entry.locked_by IS NULL \
+            THEN entry.available_at END} \
     FROM {table} AS entry ORDER BY entry.sequence";
 
 /// The statements of one table.
