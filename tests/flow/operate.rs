@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use outbox::{
     ClaimedEvent, Config, DeadFilter, Delivery, DispatchResult, EventEnvelope, ListenerError,
     ListenerRegistry, MetricsExporter, Mode, Outbox, PollerHandler, Stats, Unroutable,
 };
 use outbox_tests::{Fresh, Heard, Spans, TestDatabase, event, eventually, on_every_database};
+use tokio::sync::Semaphore;
 
-use crate::harness::{HOUR, listening, quiet, with_status, write};
+use crate::harness::{HOUR, held, listening, quiet, with_status, write};
 
 /// A listener that refuses for good until it is told otherwise.
 fn refusing(heard: &Heard, refuse: &Arc<AtomicBool>) -> ListenerRegistry {
@@ -123,6 +124,42 @@ async fn nobody_is_called_for_what_nobody_hears<DB: TestDatabase>(db: Fresh<DB>)
     );
 }
 
+/// The depths of the queues, and when each was told.
+#[derive(Debug, Default, Clone)]
+struct Depths(Arc<Mutex<Vec<(Instant, usize)>>>);
+
+impl MetricsExporter for Depths {
+    fn queue_depth(&self, hot: usize, cold: usize) {
+        self.0.lock().unwrap().push((Instant::now(), hot + cold));
+    }
+}
+
+async fn the_depths_of_the_queues_are_a_second_old_at_most<DB: TestDatabase>(db: Fresh<DB>) {
+    let (heard, gate, depths) = (Heard::default(), Arc::new(Semaphore::new(0)), Depths::default());
+    let outbox = quiet(&db, held(&heard, &gate)).workers(1).metrics(depths.clone());
+    let outbox = outbox.start().await.unwrap();
+    eventually("a first depth", async || !depths.0.lock().unwrap().is_empty()).await;
+    // The fifth is with its listener.
+    write(&outbox, &[event("A"), event("A"), event("A"), event("A"), event("A")]).await;
+    heard.reach(1).await;
+    let since = Instant::now();
+    let told = async |depth| {
+        let is_told = async || depths.0.lock().unwrap().iter().any(|(_, told)| *told == depth);
+        eventually("the depth is told", is_told).await;
+    };
+    told(4).await;
+    let late = since.elapsed();
+    assert!(late < Duration::from_secs(4), "told after {late:?}");
+    gate.close();
+    outbox.drained().await.unwrap();
+    let told = depths.0.lock().unwrap().clone();
+    for pair in told.windows(2) {
+        assert!(pair[1].0 - pair[0].0 > Duration::from_millis(900), "too often: {told:?}");
+    }
+    outbox.shutdown().await.unwrap();
+    assert_eq!(depths.0.lock().unwrap().last().map(|(_, depth)| *depth), Some(0));
+}
+
 /// Takes everything, and nothing for now.
 struct Full;
 
@@ -206,6 +243,7 @@ on_every_database!(
     topics_are_those_that_somebody_knows,
     every_death_is_counted,
     nobody_is_called_for_what_nobody_hears,
+    the_depths_of_the_queues_are_a_second_old_at_most,
     what_is_unroutable_is_counted,
     a_delivery_has_a_span,
 );

@@ -5,6 +5,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use super::gauges::Gauges;
 use super::hot::HotPath;
 use super::keep::KeptConnections;
 use super::notify::{Announcer, Ear, Notices, Notifier};
@@ -144,6 +145,7 @@ pub(super) async fn assemble<DB: Backend>(
         next: Instant::now() + config.poller.lease / 6,
     };
     keepers.start(renewer());
+    keepers.start(Gauges::new(Arc::clone(&hand), Arc::clone(&metrics)));
 
     let workers = services();
     let cancel = stop.child_token();
@@ -228,7 +230,6 @@ pub(super) async fn assemble<DB: Backend>(
     }
     sources.start(Sampler {
         store: sampling,
-        hand: Arc::clone(&hand),
         subscription,
         metrics: Arc::clone(&metrics),
         patience,

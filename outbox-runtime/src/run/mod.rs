@@ -4,7 +4,8 @@
 //! [`Builder`] gathers what is wanted, `start` checks it, `assemble` puts the parts together, [`Outbox`]
 //! is the handle. `relay` is what runs: the loops and how they are stopped. `hot` is the straight way
 //! from a commit to a worker. Every loop is a `service`. `config` has the numbers with their defaults,
-//! `connections` how many a relay needs, `lint` warns of set-ups that will hurt, `sample` and `notify`
+//! `connections` how many a relay needs, `lint` warns of set-ups that will hurt, `keep` lets go of connections
+//! that are too old; `sample`, `gauges` and `notify`
 //! are small loops. `by_hand` does what the loops do, one step after another, for tests.
 
 mod assemble;
@@ -14,6 +15,7 @@ mod by_hand;
 mod config;
 mod connections;
 mod env;
+mod gauges;
 mod hot;
 mod keep;
 mod lint;

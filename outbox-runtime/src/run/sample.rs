@@ -5,15 +5,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::service::{Seldom, Service, within};
 use crate::Error;
-use crate::hand::Hand;
 use crate::metrics::MetricsExporter;
 use crate::store::{Backend, Store, Subscription};
 
-/// Reads how things stand, from time to time. What is read stands until the next time, however often
+/// Reads how the table stands, from time to time. What is read stands until the next time, however often
 /// somebody asks for it.
 pub(super) struct Sampler<DB: Backend> {
     pub(super) store: Store<DB>,
-    pub(super) hand: Arc<Hand>,
     pub(super) subscription: Subscription,
     pub(super) metrics: Arc<dyn MetricsExporter>,
     pub(super) patience: Duration,
@@ -44,9 +42,6 @@ impl<DB: Backend> Service for Sampler<DB> {
             () = tokio::time::sleep_until(self.next.into()) => {}
         }
         self.next = Instant::now() + INTERVAL;
-        let (hot, cold) = self.hand.depths();
-        self.metrics.queue_depth(hot, cold);
-        self.metrics.paused_listeners(self.hand.paused());
         if self.left_out > 0 {
             self.left_out -= 1;
             return Ok(());
