@@ -8,7 +8,8 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use outbox::{DispatchResult, Metric, MetricKind};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use outbox::{DispatchResult, Metric, MetricKind, MetricsExporter, MetricsFacade};
 
 /// The example, until it is dropped.
 struct Example {
@@ -126,6 +127,26 @@ fn names(metric: &Metric) -> Vec<String> {
             ["_bucket", "_sum", "_count"].map(|part| [name.as_str(), part].concat()).to_vec()
         }
         _ => vec![name],
+    }
+}
+
+#[test]
+fn a_prefix_with_dots_makes_names_that_prometheus_takes() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let mut facade = MetricsFacade::with_prefix("orders.outbox").expect("a prefix");
+    metrics::with_local_recorder(&recorder, || {
+        facade.starting("outbox_event", &["Paid"]);
+        facade.queue_depth(1, 2);
+        facade.delivered("Paid", Duration::from_secs(1));
+    });
+    let answer = recorder.handle().render();
+    let series: BTreeSet<String> =
+        Metric::ALL.iter().map(|metric| metric.series("orders.outbox")).collect();
+    let named = answer.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let named: BTreeSet<String> = named.map(str::to_owned).collect();
+    assert!(named.is_subset(&series), "{answer}");
+    for name in ["enqueue_total", "enqueue_hot", "queue_hot_depth", "delivery_lag_seconds"] {
+        assert!(named.contains(&format!("orders_outbox_{name}")), "{name}: {answer}");
     }
 }
 

@@ -83,6 +83,7 @@ pub(crate) struct Counted(Arc<Counts>);
 struct Counts {
     ways: Mutex<Vec<(Way, usize)>>,
     results: Mutex<Vec<(String, DispatchResult)>>,
+    lags: Mutex<Vec<Duration>>,
     stale: AtomicUsize,
     claims: Mutex<Vec<Duration>>,
     paused: Mutex<Vec<(Instant, usize)>>,
@@ -96,6 +97,11 @@ impl Counted {
 
     pub(crate) fn results(&self) -> Vec<(String, DispatchResult)> {
         self.0.results.lock().unwrap().clone()
+    }
+
+    /// How late each delivery was.
+    pub(crate) fn lags(&self) -> Vec<Duration> {
+        self.0.lags.lock().unwrap().clone()
     }
 
     pub(crate) fn median_claim(&self) -> Duration {
@@ -122,6 +128,10 @@ impl MetricsExporter for Counted {
 
     fn dispatched(&self, topic: &str, result: DispatchResult, _: Duration) {
         self.0.results.lock().unwrap().push((topic.to_owned(), result));
+    }
+
+    fn delivered(&self, _: &str, lag: Duration) {
+        self.0.lags.lock().unwrap().push(lag);
     }
 
     fn claimed(&self, _: usize, took: Duration) {

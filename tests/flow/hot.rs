@@ -17,6 +17,8 @@ async fn delivery_needs_no_poll<DB: TestDatabase>(db: Fresh<DB>) {
     outbox.drained().await.unwrap();
     heard.assert_each_once(3);
     assert_eq!((counted.way(Way::Hot), counted.way(Way::Cold)), (3, 0));
+    let lags = counted.lags();
+    assert!(lags.len() == 3 && lags.iter().all(|lag| *lag < HOUR), "{lags:?}");
     let row = first_row(&db, &outbox).await;
     assert_eq!((row.status, row.token, row.locked_by, row.attempts), (Status::Done, 1, None, 0));
     outbox.shutdown().await.unwrap();

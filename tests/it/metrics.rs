@@ -6,17 +6,29 @@ use outbox::{Metric, MetricsFacade};
 
 #[test]
 fn a_prefix_is_the_beginning_of_a_name() {
-    for prefix in ["outbox", "_", "billing_2"] {
+    for prefix in ["outbox", "_", "billing_2", "orders.outbox", "a.b_2._c"] {
         assert!(MetricsFacade::with_prefix(prefix).is_ok(), "{prefix}");
     }
-    for prefix in ["", "2nd", "a-b", "a b", "a.b", "é"] {
+    for prefix in ["", "2nd", "a-b", "a b", "é", ".", "a.", ".a", "a..b", "a.2nd", "a.b c"] {
         let error = MetricsFacade::with_prefix(prefix).unwrap_err().to_string();
         let expected = format!(
-            "`{prefix}` cannot be the beginning of a series' name: letters, digits and `_` are allowed, \
-             and no digit at first"
+            "`{prefix}` cannot be the beginning of a series' name: words of letters, digits and `_`, \
+             joined by dots, none of which begins with a digit"
         );
         assert_eq!(error, expected);
     }
+}
+
+/// Exporters that know dots keep them, and Prometheus has none.
+#[test]
+fn a_prefix_with_dots_names_several_outboxes() {
+    let names: Vec<[String; 2]> = Metric::ALL
+        .iter()
+        .filter(|metric| metric.suffix.contains("enqueue"))
+        .map(|metric| [metric.name("orders.outbox"), metric.series("orders.outbox")])
+        .collect();
+    assert_eq!(names[0], ["orders.outbox_enqueue_total", "orders_outbox_enqueue_total"]);
+    assert_eq!(names[1], ["orders.outbox.enqueue.hot", "orders_outbox_enqueue_hot"]);
 }
 
 #[test]

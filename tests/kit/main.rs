@@ -15,6 +15,7 @@ mod clock;
 mod deliver;
 mod drain;
 mod faults;
+mod lag;
 mod published;
 mod shop;
 mod texts;

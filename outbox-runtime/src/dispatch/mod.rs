@@ -162,6 +162,7 @@ impl<DB: Backend> Dispatcher<DB> {
             }
             Decision::Marked => {
                 self.metrics.dispatched(event.event_type(), DispatchResult::Success, took);
+                self.metrics.delivered(event.event_type(), self.lag(entry));
             }
             Decision::Leave => tracing::warn!(
                 event_id = %event.event_id(),
@@ -240,6 +241,20 @@ impl<DB: Backend> Dispatcher<DB> {
             Finished::Released | Finished::Cancelled => return,
         };
         self.metrics.dispatched(topic, result, took);
+        if result == DispatchResult::Success {
+            self.metrics.delivered(topic, self.lag(entry));
+        }
+    }
+
+    /// How long ago an event was due. Only its first claim knows when its delay ended: the next finds the end
+    /// of a lease or of a back-off in its place.
+    fn lag(&self, entry: &Entry) -> Duration {
+        let event = &entry.envelope;
+        let due = match self.hand.token(entry) {
+            Some(1) => event.available_at().max(event.occurred_at()),
+            _ => event.occurred_at(),
+        };
+        self.writer.store().wall_clock().duration_since(due).unwrap_or_default()
     }
 
     fn tell_death(&self, topic: &str, entry: &Entry, attempts: u32, error: &str) {

@@ -46,7 +46,7 @@ impl Metric {
     /// Buckets for series that are measured in seconds.
     pub const SECONDS_BUCKETS: &'static [f64] = &[
         0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-        60.0,
+        60.0, 300.0, 1_800.0, 3_600.0,
     ];
 
     /// Buckets for series that count rows.
@@ -101,6 +101,7 @@ catalogue! {
     DISPATCH: "_dispatch_total" Counter Count RESULT "calls of listeners";
     DEAD: "_dead_total" Counter Count TOPIC "events given up";
     DISPATCH_LATENCY: "_dispatch_latency_seconds" Histogram Seconds RESULT "how long a listener took";
+    DELIVERY_LAG: "_delivery_lag_seconds" Histogram Seconds TOPIC "time from the event, or from the end of its delay, to its successful delivery";
 
     PENDING: "_pending_count" Gauge Count TABLE "events not delivered yet, in hand or not; up to 200,000";
     LOCKED: "_locked_count" Gauge Count TABLE "events in somebody's hand";

@@ -33,8 +33,8 @@ pub struct MetricsFacade {
 /// A prefix that no series can begin with.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "`{prefix}` cannot be the beginning of a series' name: letters, digits and `_` are allowed, and no \
-     digit at first"
+    "`{prefix}` cannot be the beginning of a series' name: words of letters, digits and `_`, joined by \
+     dots, none of which begins with a digit"
 )]
 pub struct PrefixError {
     prefix: String,
@@ -52,16 +52,32 @@ impl MetricsFacade {
         Self { prefix: "outbox".to_owned(), table: SharedString::const_str("") }
     }
 
-    /// With another prefix.
+    /// With another prefix, which may have dots: `orders.outbox`.
+    ///
+    /// Dots are kept in the names that the recorder is given: `orders.outbox.enqueue.hot`. An exporter whose
+    /// names cannot have dots replaces them; Prometheus' writes `orders_outbox_enqueue_hot`
+    /// ([`Metric::series`]), so `orders.outbox` and `orders_outbox` are the same there.
+    ///
+    /// ```
+    /// # use outbox_runtime::MetricsFacade;
+    /// let orders = MetricsFacade::with_prefix("orders.outbox")?;
+    /// # Ok::<(), outbox_runtime::PrefixError>(())
+    /// ```
     ///
     /// # Errors
     /// If no series can begin with it.
     pub fn with_prefix(prefix: impl Into<String>) -> Result<Self, PrefixError> {
         let prefix = prefix.into();
         let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
-        let named = prefix.bytes().next().is_some_and(letter)
-            && prefix.bytes().all(|byte| letter(byte) || byte.is_ascii_digit());
-        if named { Ok(Self { prefix, ..Self::new() }) } else { Err(PrefixError { prefix }) }
+        let is_word = |word: &str| {
+            word.bytes().next().is_some_and(letter)
+                && word.bytes().all(|byte| letter(byte) || byte.is_ascii_digit())
+        };
+        if prefix.split('.').all(is_word) {
+            Ok(Self { prefix, ..Self::new() })
+        } else {
+            Err(PrefixError { prefix })
+        }
     }
 
     fn count(&self, metric: &Metric, events: usize, labels: &[(&'static str, &str)]) {
@@ -143,6 +159,10 @@ impl MetricsExporter for MetricsFacade {
             DispatchResult::Deferred => catalogue::DEFERRED,
         };
         self.count(&metric, 1, &[]);
+    }
+
+    fn delivered(&self, topic: &str, lag: Duration) {
+        self.spread(&catalogue::DELIVERY_LAG, lag.as_secs_f64(), &[("topic", topic)]);
     }
 
     fn died(&self, topic: &str, events: usize) {

@@ -36,6 +36,13 @@ pub trait MetricsExporter: Send + Sync {
     /// A listener has been called.
     fn dispatched(&self, topic: &str, result: DispatchResult, took: Duration) {}
 
+    /// An event was delivered, this long after it was due: after its own time, or after the end of its delay.
+    /// Failed attempts and everything else that it had to wait for are part of it.
+    ///
+    /// It goes by the clock of this process. A row keeps the end of its delay only until it is claimed, so a
+    /// delayed event that was not delivered by its first claim counts from its own time.
+    fn delivered(&self, topic: &str, lag: Duration) {}
+
     /// Events were given up, by their listener or without it.
     fn died(&self, topic: &str, events: usize) {}
 
@@ -131,6 +138,10 @@ impl MetricsExporter for Careful {
 
     fn committed(&self, topic: &str, events: usize) {
         self.tell(|own| own.committed(topic, events));
+    }
+
+    fn delivered(&self, topic: &str, lag: Duration) {
+        self.tell(|own| own.delivered(topic, lag));
     }
 
     fn died(&self, topic: &str, events: usize) {
