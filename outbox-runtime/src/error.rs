@@ -100,6 +100,10 @@ pub enum Error {
         status: Status,
     },
 
+    /// Dead events were to be replayed in batches of none.
+    #[error("the batch size must be at least 1")]
+    BatchSizeZero,
+
     /// An event was to be discarded for no reason.
     #[error("a dead event is discarded for a reason; say which, it is kept in the log")]
     NoReason,

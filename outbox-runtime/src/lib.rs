@@ -50,7 +50,7 @@ pub use metrics::{DispatchResult, Metric, MetricKind, MetricUnit, MetricsExporte
 #[cfg(feature = "metrics")]
 pub use metrics::{MetricsFacade, PrefixError};
 pub use poll::{ClaimedEvent, PollerHandler};
-pub use retry::{Backoff, RetryPolicy};
+pub use retry::{Backoff, BackoffError, RetryPolicy};
 pub use run::{
     Builder, Config, ConfigFault, DispatcherConfig, EnvError, Mode, Outbox, PollerConfig, Purge,
     PurgeConfig, PurgeReport, PurgeScheduler, RetryConfig, StartError, StartFault, Unroutable,

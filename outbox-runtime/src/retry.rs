@@ -4,14 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thiserror::Error;
+
 /// Decides how long to wait after a failure.
 ///
 /// ```
 /// # use outbox_runtime::{Backoff, RetryPolicy};
 /// # use std::time::Duration;
-/// let policy = Backoff::new(Duration::from_millis(200), Duration::from_secs(60));
+/// let policy = Backoff::new(Duration::from_millis(200), Duration::from_secs(60))?;
 /// assert!(policy.delay(1) >= Duration::from_millis(100));
 /// assert!(policy.delay(1_000_000) <= Duration::from_secs(60));
+/// # Ok::<(), outbox_runtime::BackoffError>(())
 /// ```
 pub trait RetryPolicy: Send + Sync {
     /// How long to wait after so many failures, the last one included.
@@ -28,12 +31,43 @@ pub struct Backoff {
     random: Random,
 }
 
+/// Delays that a [`Backoff`] cannot have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum BackoffError {
+    /// The first delay is zero, so failing events would be tried again without a pause.
+    #[error("`base` must be greater than zero")]
+    ZeroBase,
+    /// The longest delay is shorter than the first.
+    #[error("`max` is {max:?} and must be at least `base`, which is {base:?}")]
+    MaxBelowBase {
+        /// The first delay.
+        base: Duration,
+        /// The longest delay.
+        max: Duration,
+    },
+}
+
 /// Numbers from 0 (included) to 1 (excluded).
 type Random = Arc<dyn Fn() -> f64 + Send + Sync>;
 
 impl Backoff {
     /// After the first failure about `base`, and never longer than `max`.
-    pub fn new(base: Duration, max: Duration) -> Self {
+    ///
+    /// # Errors
+    /// If `base` is zero, or `max` is shorter than `base`.
+    pub fn new(base: Duration, max: Duration) -> Result<Self, BackoffError> {
+        if base.is_zero() {
+            return Err(BackoffError::ZeroBase);
+        }
+        if max < base {
+            return Err(BackoffError::MaxBelowBase { base, max });
+        }
+        Ok(Self::unchecked(base, max))
+    }
+
+    /// For delays that were checked with the configuration.
+    pub(crate) fn unchecked(base: Duration, max: Duration) -> Self {
         Self { base, max, random: Arc::new(rand::random::<f64>) }
     }
 
@@ -90,6 +124,15 @@ mod tests {
         assert_eq!(backoff(BASE, MAX, 2, 0.999_999).as_millis(), 599);
         assert_eq!(backoff(BASE, MAX, 10, 0.999), MAX);
         assert_eq!(backoff(BASE, MAX, 10, 0.0), MAX / 2);
+    }
+
+    #[test]
+    fn delays_that_cannot_be_are_named() {
+        let refused = |base, max| Backoff::new(base, max).unwrap_err().to_string();
+        assert_eq!(refused(Duration::ZERO, MAX), "`base` must be greater than zero");
+        assert_eq!(refused(Duration::ZERO, Duration::ZERO), "`base` must be greater than zero");
+        assert_eq!(refused(MAX, BASE), "`max` is 200ms and must be at least `base`, which is 60s");
+        assert!(Backoff::new(BASE, BASE).is_ok());
     }
 
     #[test]

@@ -19,11 +19,11 @@ pub use outbox_runtime::listener::{
 
 #[doc(inline)]
 pub use outbox_runtime::{
-    Backoff, Builder, ClaimedEvent, Config, ConfigFault, DeadEvents, DeadGroup, DeadStream,
-    DispatchResult, DispatcherConfig, EnvError, Error, EventInterceptor, Metric, MetricKind,
-    MetricUnit, MetricsExporter, Mode, Outbox, PollerConfig, PollerHandler, Purge, PurgeConfig,
-    PurgeReport, PurgeScheduler, RetryConfig, RetryPolicy, StartError, StartFault, Sweep,
-    Unroutable, Way, builder, start,
+    Backoff, BackoffError, Builder, ClaimedEvent, Config, ConfigFault, DeadEvents, DeadGroup,
+    DeadStream, DispatchResult, DispatcherConfig, EnvError, Error, EventInterceptor, Metric,
+    MetricKind, MetricUnit, MetricsExporter, Mode, Outbox, PollerConfig, PollerHandler, Purge,
+    PurgeConfig, PurgeReport, PurgeScheduler, RetryConfig, RetryPolicy, StartError, StartFault,
+    Sweep, Unroutable, Way, builder, start,
 };
 
 #[cfg(feature = "metrics")]

@@ -30,7 +30,7 @@ fn failing(heard: &Heard, options: ListenerOptions) -> ListenerRegistry {
 async fn failures_are_retried_by_the_policy_and_then_dead<DB: TestDatabase>(db: Fresh<DB>) {
     let (heard, counted) = (Heard::default(), Counted::default());
     // Time passes by moving the rows, and chance is a constant.
-    let policy = Backoff::new(HOUR, 3 * HOUR).with_random(|| 0.5);
+    let policy = Backoff::new(HOUR, 3 * HOUR).unwrap().with_random(|| 0.5);
     let outbox = quiet(&db, failing(&heard, ListenerOptions::DEFAULT))
         .retry_policy(policy)
         .max_attempts(4)

@@ -83,7 +83,7 @@ async fn an_event_without_a_delay_was_due_when_it_was_inserted<DB: TestDatabase>
 async fn a_retry_was_due_at_the_end_of_its_back_off<DB: TestDatabase>(db: Fresh<DB>) {
     let due = Due::default();
     let second = Duration::from_secs(1);
-    let policy = Backoff::new(second * 2, second * 2);
+    let policy = Backoff::new(second * 2, second * 2).unwrap();
     let outbox = quiet(&db, due.listener(true)).retry_policy(policy).start().await.unwrap();
     let failing = event("A");
     write(&outbox, std::slice::from_ref(&failing)).await;

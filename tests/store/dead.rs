@@ -151,6 +151,17 @@ async fn replay_all_takes_what_is_dead_now<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(claim::all(&store, "a").await.rows.len(), 25);
 }
 
+async fn a_batch_of_none_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    bury(&db, &store, &[event("A")]).await;
+    let events = dead_events(&store);
+    let refused = events.replay_all(&DeadFilter::default(), 0).await.map_err(|e| e.to_string());
+    assert_eq!(refused, Err("the batch size must be at least 1".to_owned()));
+    let refused = events.replaying(&DeadFilter::default(), 0).await.map(drop);
+    assert!(matches!(refused, Err(Error::BatchSizeZero)), "{refused:?}");
+    assert_eq!(events.count(&DeadFilter::default()).await.unwrap(), 1, "it is still dead");
+}
+
 async fn the_last_moment_that_can_be_stored_is_listed<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let last = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_214_400);
@@ -295,6 +306,7 @@ on_every_database!(
     every_filter_narrows,
     replay_begins_anew,
     replay_all_takes_what_is_dead_now,
+    a_batch_of_none_is_refused,
     the_last_moment_that_can_be_stored_is_listed,
     a_discarded_event_is_gone_for_a_reason,
     causes_are_grouped,

@@ -142,7 +142,7 @@ impl<DB: Backend> DeadEvents<DB> {
     ///
     /// # Errors
     /// [`Error::Interrupted`] if the database fails, with how far it got. What was replayed stays so:
-    /// calling it again goes on from there.
+    /// calling it again goes on from there. [`Error::BatchSizeZero`] if `batch` is zero.
     pub async fn replay_all(&self, filter: &DeadFilter, batch: u32) -> Result<u64, Error> {
         self.replaying(filter, batch).await?.finish().await
     }
@@ -150,7 +150,7 @@ impl<DB: Backend> DeadEvents<DB> {
     /// [`replay_all`](Self::replay_all) step by step, for those who want to see it move.
     ///
     /// # Errors
-    /// If the database fails.
+    /// If the database fails, or `batch` is zero ([`Error::BatchSizeZero`]).
     pub async fn replaying(&self, filter: &DeadFilter, batch: u32) -> Result<Sweep<DB>, Error> {
         let change = Change::Replay(Arc::clone(&self.replayed));
         Sweep::begin(&self.store, filter, batch, change).await

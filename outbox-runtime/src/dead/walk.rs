@@ -19,14 +19,19 @@ pub(super) struct Walk<DB: Backend> {
 }
 
 impl<DB: Backend> Walk<DB> {
+    /// # Errors
+    /// [`Error::BatchSizeZero`] for pages of none, or if the database fails.
     pub(super) async fn begin(
         store: &Store<DB>,
         filter: &DeadFilter,
         page: u32,
     ) -> Result<Self, Error> {
+        if page == 0 {
+            return Err(Error::BatchSizeZero);
+        }
         let begun = Some(store.now().await?);
         let (store, filter) = (store.clone(), filter.clone());
-        Ok(Self { store, filter, page: page.max(1), after: 0, begun })
+        Ok(Self { store, filter, page, after: 0, begun })
     }
 
     /// Those that follow; never an empty page. It can be called again after an error.

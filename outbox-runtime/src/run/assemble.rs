@@ -74,7 +74,7 @@ pub(super) async fn assemble<DB: Backend>(
         services
     };
     let backoff = |base, max| {
-        let backoff = Backoff::new(base, max);
+        let backoff = Backoff::unchecked(base, max);
         // A test knows when an event will be due.
         #[cfg(feature = "testing")]
         let backoff = if by_hand { backoff.with_random(|| 0.5) } else { backoff };
@@ -93,8 +93,7 @@ pub(super) async fn assemble<DB: Backend>(
         if let Some(notifier) = notify_by(&store) {
             extras.start(notifier);
         }
-        // What is delivered is deleted by whoever delivers.
-        if config.purge.enabled && config.purge.any_status_after.is_some() {
+        if config.purge.enabled {
             let (store, config) = (store.clone(), config.purge.clone());
             extras.start(PurgeLoop::new(Purger { store, config, patience }));
         }
