@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use outbox::{
-    DeadEvents, DeadFilter, EventEnvelope, Mode, Outbox, PurgeConfig, PurgeScheduler, Table,
+    Config, DeadEvents, DeadFilter, EventEnvelope, Mode, Outbox, PurgeConfig, PurgeScheduler, Table,
 };
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgPool, Postgres};
@@ -53,7 +53,11 @@ pub(crate) async fn measure(url: &str, report: &mut Report) -> Result {
     let pool = fresh(url, WRITERS as u32 + 4).await?;
     println!("filling: {DONE} done, {DEAD} dead");
     fill(&pool).await?;
-    let outbox = outbox::builder(pool.clone()).mode(Mode::WriterOnly).start().await?;
+    let mut config = Config::default();
+    config.mode = Mode::WriterOnly;
+    // What is measured is the purge below.
+    config.purge.enabled = false;
+    let outbox = outbox::builder(pool.clone()).config(config).start().await?;
     let writers = Arc::new(Writers::default());
     let mut tasks: Vec<_> = (0..WRITERS)
         .map(|_| tokio::task::spawn(write(outbox.clone(), Arc::clone(&writers))))

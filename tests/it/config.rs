@@ -26,6 +26,7 @@ fn every_variable_is_read() {
         ("OUTBOX_RELAY_MAX_ATTEMPTS", "3"),
         ("OUTBOX_CLEANER_ENABLED", "off"),
         ("OUTBOX_CLEANER_RETENTION", "1d"),
+        ("OUTBOX_CLEANER_BATCH_SIZE", "50"),
     ])
     .unwrap();
     assert_eq!(config.mode, Mode::WriterOnly);
@@ -35,6 +36,7 @@ fn every_variable_is_read() {
     assert_eq!(config.retry.max_attempts, 3);
     assert!(!config.purge.enabled);
     assert_eq!(config.purge.retention, Duration::from_secs(86_400));
+    assert_eq!(config.purge.batch_size, 50);
     assert!(config.faults().is_empty());
 }
 

@@ -169,6 +169,7 @@ fn defaults() {
         ("purge.retention", format!("{:?}", purge.retention)),
         ("purge.dead_retention", format!("{:?}", purge.dead_retention)),
         ("purge.interval", format!("{:?}", purge.interval)),
+        ("purge.batch_size", purge.batch_size.to_string()),
         ("purge.any_status_after", format!("{:?}", purge.any_status_after)),
         ("unroutable", format!("{:?}", config.unroutable)),
         ("completion", format!("{:?}", config.completion)),

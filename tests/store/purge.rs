@@ -173,6 +173,64 @@ async fn a_retention_of_nothing_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
     }
 }
 
+/// A process that only writes purges as any other does; what is not delivered it leaves alone.
+async fn a_writer_purges_what_is_done<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    db.fill("A", 1, 1, 600).await;
+    db.fill("A", 0, 1_001, 3).await;
+    db.fill("A", 3, 2_001, 4).await;
+    let no_relay = |name: &str| (name == "OUTBOX_RELAY_ENABLED").then(|| "false".to_owned());
+    let mut config = Config::from_variables(no_relay).unwrap();
+    assert_eq!(config.mode, Mode::WriterOnly);
+    config.purge.retention = DAY;
+    let writer = outbox::builder(db.pool.clone()).config(config).start().await.unwrap();
+    eventually("what is done is gone", async || (&db, &store).count().await == 7).await;
+    writer.shutdown().await.unwrap();
+}
+
+async fn the_purge_has_a_switch_of_its_own<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    db.fill("A", 1, 1, 600).await;
+    let mut config = Config::default();
+    config.purge.retention = DAY;
+    config.purge.enabled = false;
+    let start = async |config: &Config, mode| {
+        let outbox = outbox::builder(db.pool.clone()).config(config.clone()).mode(mode);
+        outbox.allow_empty().start().await.unwrap()
+    };
+    let relay = start(&config, Mode::Full).await;
+    let writer = start(&config, Mode::WriterOnly).await;
+    // By the time that another one has purged its own table, these would have begun.
+    let other = db.store_of(&Table::new("other").unwrap()).await;
+    db.run("INSERT INTO other SELECT * FROM outbox_event").await;
+    config.purge.enabled = true;
+    config.table = "other".to_owned();
+    let purging = start(&config, Mode::WriterOnly).await;
+    eventually("the other is empty", async || (&db, &other).count().await == 0).await;
+    assert_eq!((&db, &store).count().await, 600);
+    for outbox in [relay, writer, purging] {
+        outbox.shutdown().await.unwrap();
+    }
+}
+
+async fn a_purge_takes_batches_of_the_size_that_is_asked_for<DB: TestDatabase>(db: Fresh<DB>) {
+    db.store().await;
+    db.fill("A", 1, 1, 70).await;
+    let mut config = config();
+    config.batch_size = 30;
+    let purge = scheduler(&db, config.clone());
+    let mut run = purge.purging();
+    assert_eq!(run.next().await.unwrap(), Some(30));
+    while run.next().await.unwrap().is_some() {}
+    assert_eq!((run.report().done, run.report().batches), (70, 3));
+    config.batch_size = 0;
+    let error = PurgeScheduler::new(db.pool.clone(), Table::default(), config.clone()).unwrap_err();
+    assert!(error.to_string().contains("`purge.batch_size` cannot be 0: at least 1"), "{error}");
+    let mut whole = Config::default();
+    whole.purge = config;
+    assert_eq!(whole.faults().len(), 1);
+}
+
 /// A process that only writes deletes by age, whatever the status, if it is told to.
 async fn a_writer_deletes_by_age_when_told_to<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
@@ -216,6 +274,9 @@ on_every_database!(
     a_purge_runs_in_the_background_until_it_is_closed,
     a_purge_tells_how_far_it_got,
     a_retention_of_nothing_is_refused,
+    a_writer_purges_what_is_done,
+    the_purge_has_a_switch_of_its_own,
+    a_purge_takes_batches_of_the_size_that_is_asked_for,
     a_writer_deletes_by_age_when_told_to,
     only_what_ended_long_ago_goes,
     a_batch_is_as_large_as_asked,

@@ -67,7 +67,7 @@ pub enum Mode {
     /// Writes, and delivers what the poller claims: nothing goes straight from the commit to a
     /// worker.
     PollerOnly,
-    /// Only writes; another process delivers.
+    /// Only writes; another process delivers. It purges all the same: see [`PurgeConfig::enabled`].
     WriterOnly,
 }
 
@@ -164,7 +164,10 @@ impl Default for RetryConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PurgeConfig {
-    /// Whether it is deleted at all.
+    /// Whether this process purges, whatever its [`Mode`] is.
+    ///
+    /// Every process of a table that has it on deletes by its own retention, so the shortest one counts. Turn it
+    /// off in a process that must not delete.
     pub enabled: bool,
     /// How long it is kept.
     pub retention: Duration,
@@ -172,6 +175,8 @@ pub struct PurgeConfig {
     pub dead_retention: Option<Duration>,
     /// How often to look.
     pub interval: Duration,
+    /// The most rows that one statement deletes.
+    pub batch_size: u32,
     /// Deletes events of any status, delivered or not, that happened longer ago than this. Only for a
     /// table that another system reads, with [`Mode::WriterOnly`].
     pub any_status_after: Option<Duration>,
@@ -184,6 +189,7 @@ impl Default for PurgeConfig {
             retention: Duration::from_secs(7 * 24 * 60 * 60),
             dead_retention: None,
             interval: Duration::from_secs(60 * 60),
+            batch_size: 500,
             any_status_after: None,
         }
     }
@@ -204,6 +210,7 @@ pub struct ConfigFault {
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const LONGER: &str = "longer than nothing";
+const AT_LEAST_ONE: &str = "at least 1";
 /// `locked_by` has 128 bytes, and the random part needs some.
 const MAX_NODE_NAME: usize = 100;
 
@@ -229,7 +236,7 @@ impl Config {
             ("poller.batch_size", poller.batch_size),
             ("retry.max_attempts", retry.max_attempts as usize),
         ] {
-            check(value > 0, option, value.to_string(), "at least 1");
+            check(value > 0, option, value.to_string(), AT_LEAST_ONE);
         }
         let lease = poller.lease;
         check(
@@ -271,7 +278,7 @@ impl Config {
 
 impl PurgeConfig {
     pub(super) fn faults(&self) -> Vec<ConfigFault> {
-        [
+        let mut faults: Vec<ConfigFault> = [
             ("purge.retention", Some(self.retention)),
             ("purge.dead_retention", self.dead_retention),
             ("purge.any_status_after", self.any_status_after),
@@ -280,6 +287,11 @@ impl PurgeConfig {
         .into_iter()
         .filter(|(_, value)| value.is_some_and(|value| value.is_zero()))
         .map(|(option, _)| ConfigFault { option, value: "0ns".to_owned(), reason: LONGER })
-        .collect()
+        .collect();
+        if self.batch_size == 0 {
+            let (option, value) = ("purge.batch_size", "0".to_owned());
+            faults.push(ConfigFault { option, value, reason: AT_LEAST_ONE });
+        }
+        faults
     }
 }

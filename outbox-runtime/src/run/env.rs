@@ -21,13 +21,17 @@ impl EnvError {
 impl Config {
     /// The variables that [`from_env`](Self::from_env) reads, and what each is.
     pub const VARIABLES: &'static [(&'static str, &'static str)] = &[
-        ("OUTBOX_RELAY_ENABLED", "`false`: this process only writes"),
+        (
+            "OUTBOX_RELAY_ENABLED",
+            "`false`: this process only writes (and purges: `OUTBOX_CLEANER_ENABLED`)",
+        ),
         ("OUTBOX_RELAY_POLL_INTERVAL", "`poller.interval`"),
         ("OUTBOX_RELAY_BATCH_SIZE", "`poller.batch_size`"),
         ("OUTBOX_RELAY_LOCK_TTL", "`poller.lease`"),
         ("OUTBOX_RELAY_MAX_ATTEMPTS", "`retry.max_attempts`"),
         ("OUTBOX_CLEANER_ENABLED", "`purge.enabled`"),
         ("OUTBOX_CLEANER_RETENTION", "`purge.retention`"),
+        ("OUTBOX_CLEANER_BATCH_SIZE", "`purge.batch_size`"),
     ];
 
     /// The defaults, changed by what the environment says. Durations are a whole number with a unit:
@@ -62,6 +66,7 @@ impl Config {
             switch,
         );
         reader.set(&mut config.purge.retention, "OUTBOX_CLEANER_RETENTION", DURATION, duration);
+        reader.set(&mut config.purge.batch_size, "OUTBOX_CLEANER_BATCH_SIZE", NUMBER, number);
         if reader.faults.is_empty() { Ok(config) } else { Err(EnvError { faults: reader.faults }) }
     }
 }

@@ -124,7 +124,6 @@ impl<DB: Backend> Drop for PurgeScheduler<DB> {
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest pause after failures.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-const BATCH: u32 = 500;
 
 /// What a purge has deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -260,23 +259,24 @@ impl<DB: Backend> Purger<DB> {
     }
 
     async fn batch(&self, part: Part) -> Result<Batch, Error> {
+        let rows = self.config.batch_size;
         // Until a batch is short. One that deletes nothing found only what others have locked.
         let batch = |purged: Purged, next: Part| Batch {
             deleted: purged.deleted,
-            next: (purged.deleted > 0 && purged.found >= u64::from(BATCH)).then_some(next),
+            next: (purged.deleted > 0 && purged.found >= u64::from(rows)).then_some(next),
         };
         let work = async {
             match part {
                 Part::Done { age, after } => {
-                    let purged = self.store.purge_done(age, after, BATCH).await?;
+                    let purged = self.store.purge_done(age, after, rows).await?;
                     Ok(batch(purged, Part::Done { age, after: purged.until }))
                 }
                 Part::Dead { age, after } => {
-                    let purged = self.store.purge_dead(age, after, BATCH).await?;
+                    let purged = self.store.purge_dead(age, after, rows).await?;
                     Ok(batch(purged, Part::Dead { age, after: purged.until }))
                 }
                 Part::Any { age, after, in_vain } => {
-                    let Aged { deleted, until } = self.store.purge_any(age, after, BATCH).await?;
+                    let Aged { deleted, until } = self.store.purge_any(age, after, rows).await?;
                     let in_vain = if deleted == 0 { in_vain + 1 } else { 0 };
                     let next = until.filter(|_| in_vain < IN_VAIN);
                     let next = next.map(|after| Part::Any { age, after, in_vain });

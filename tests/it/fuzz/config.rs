@@ -15,7 +15,8 @@ const UNITS: [(&str, u64); 5] =
 
 /// What each variable is.
 const SWITCHES: [&str; 2] = ["OUTBOX_RELAY_ENABLED", "OUTBOX_CLEANER_ENABLED"];
-const NUMBERS: [&str; 2] = ["OUTBOX_RELAY_BATCH_SIZE", "OUTBOX_RELAY_MAX_ATTEMPTS"];
+const NUMBERS: [&str; 3] =
+    ["OUTBOX_RELAY_BATCH_SIZE", "OUTBOX_RELAY_MAX_ATTEMPTS", "OUTBOX_CLEANER_BATCH_SIZE"];
 const DURATIONS: [&str; 3] =
     ["OUTBOX_RELAY_POLL_INTERVAL", "OUTBOX_RELAY_LOCK_TTL", "OUTBOX_CLEANER_RETENTION"];
 
@@ -109,6 +110,7 @@ proptest! {
         units in vec(select(UNITS.as_slice()), 3),
         batch in any::<usize>(),
         attempts in any::<u32>(),
+        purged in any::<u32>(),
         relay in any::<bool>(),
         cleaner in any::<bool>(),
     ) {
@@ -117,6 +119,7 @@ proptest! {
         let mut variables = HashMap::from([
             (NUMBERS[0], batch.to_string()),
             (NUMBERS[1], attempts.to_string()),
+            (NUMBERS[2], purged.to_string()),
             (SWITCHES[0], relay.to_string()),
             (SWITCHES[1], cleaner.to_string()),
         ]);
@@ -129,6 +132,7 @@ proptest! {
         prop_assert_eq!(found.as_ref().map(|(durations, _)| durations), expected.as_ref());
         if let Some((_, config)) = found {
             prop_assert_eq!((config.poller.batch_size, config.retry.max_attempts), (batch, attempts));
+            prop_assert_eq!(config.purge.batch_size, purged);
             prop_assert_eq!((config.mode == Mode::Full, config.purge.enabled), (relay, cleaner));
         }
     }
