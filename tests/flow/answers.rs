@@ -162,6 +162,7 @@ async fn errors_that_cannot_be_stored_do_not_stop_the_others<DB: TestDatabase>(d
     assert_eq!((with_status(&db, 1).await, with_status(&db, 3).await), (2, 2));
     let error = first_row(&db, &outbox).await.last_error.unwrap();
     assert_eq!(error.chars().count(), 4_000);
+    assert!(error.ends_with("üü…"), "{error}");
 }
 
 async fn attempts_travel_to_the_listener_and_count_failures_only<DB: TestDatabase>(db: Fresh<DB>) {

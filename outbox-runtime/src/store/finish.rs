@@ -318,14 +318,19 @@ pub(super) fn deletions(results: &[&Finish], owner: &str, arrays: bool) -> Vec<A
     args
 }
 
-/// An error's text as it can be stored anywhere: without control characters, and not too long.
+/// An error's text as it can be stored anywhere: without control characters, and not too long. One that was
+/// cut ends with `…`.
 fn error_text(error: &str) -> String {
-    error
+    let mut letters = error
         .chars()
         .map(|letter| if letter.is_whitespace() { ' ' } else { letter })
-        .filter(|letter| !letter.is_control())
-        .take(MAX_ERROR_CHARS)
-        .collect()
+        .filter(|letter| !letter.is_control());
+    let mut text: String = letters.by_ref().take(MAX_ERROR_CHARS).collect();
+    if letters.next().is_some() {
+        text.pop();
+        text.push('…');
+    }
+    text
 }
 
 #[cfg(test)]
@@ -335,7 +340,15 @@ mod tests {
     #[test]
     fn error_texts_can_be_stored_anywhere() {
         assert_eq!(error_text("a\0b\nc\u{7f}\u{1b}[31md"), "ab c[31md");
-        assert_eq!(error_text(&"ü".repeat(1 << 20)).chars().count(), 4_000);
         assert_eq!(error_text(""), "");
+    }
+
+    #[test]
+    fn a_cut_error_text_says_so() {
+        assert_eq!(error_text(&"ü".repeat(4_000)), "ü".repeat(4_000));
+        assert_eq!(error_text(&"ü".repeat(4_001)), "ü".repeat(3_999) + "…");
+        assert_eq!(error_text(&"🎉".repeat(1 << 20)), "🎉".repeat(3_999) + "…");
+        // What is left out anyway is not missed.
+        assert_eq!(error_text(&["x".repeat(4_000).as_str(), "\0"].concat()), "x".repeat(4_000));
     }
 }
