@@ -19,7 +19,25 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// Whether an event with the same id existed already, or a hook suppressed this one.
+    /// Returns whether the event was inserted: `false` if an event with its id existed already.
+    ///
+    /// An event that a hook suppressed has no receipt at all.
+    ///
+    /// ```
+    /// # use outbox_runtime as outbox;
+    /// # #[cfg(not(feature = "testing"))] fn main() {}
+    /// # #[cfg(feature = "testing")] #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let outbox = outbox::testing::outbox().start().await;
+    /// let paid = outbox::event::EventEnvelope::json("Paid", "{}")?;
+    /// let mut tx = outbox.pool().begin().await?;
+    /// let first = outbox.write_in(&mut tx, paid.clone()).await?.expect("no hook suppresses it");
+    /// let second = outbox.write_in(&mut tx, paid).await?.expect("no hook suppresses it");
+    /// assert!(first.is_new());
+    /// assert!(!second.is_new());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_new(&self) -> bool {
         self.inserted.is_some()
     }
