@@ -11,6 +11,7 @@
     reason = "a test fails by panicking, and documents itself by its name"
 )]
 
+mod clear;
 mod clock;
 mod deliver;
 mod drain;

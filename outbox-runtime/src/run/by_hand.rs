@@ -35,6 +35,18 @@ impl<DB: Backend> ByHand<DB> {
         &self.dispatcher.writer
     }
 
+    /// Forgets every event: those in the table, and those that a drain which failed half-way has claimed.
+    pub(crate) async fn clear(&self) -> Result<(), Error> {
+        let hand = &self.dispatcher.hand;
+        self.recorder.store.clear().await?;
+        hand.give_back_waiting();
+        while hand.has_results() {
+            // Their rows are gone, so nothing comes of it but that they are let go.
+            self.recorder.record().await?;
+        }
+        Ok(())
+    }
+
     /// Delivers everything that is due, until nothing is, and shows what followed from each answer. If the
     /// database fails, the next call goes on from there.
     pub(crate) async fn drain(

@@ -73,6 +73,11 @@ impl<DB: Backend> Store<DB> {
         fault::meet(self.rig.as_ref().and_then(|rig| rig.faults.next(point))).await
     }
 
+    /// Deletes every row.
+    pub(crate) async fn clear(&self) -> Result<(), Error> {
+        self.change("deleting every event", &self.sql.clear, Vec::new).await.map(drop)
+    }
+
     /// Every row that can be read, in the order of writing.
     pub(crate) async fn everything(&self) -> Result<Vec<Stored>, Error> {
         let rows = self.rows("reading every event", self.sql.everything.clone(), vec![]).await?;

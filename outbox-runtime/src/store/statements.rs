@@ -154,6 +154,8 @@ pub(super) struct Statements {
     pub(super) examine: examine::Sql,
     #[cfg(feature = "testing")]
     pub(super) everything: SqlStr,
+    #[cfg(feature = "testing")]
+    pub(super) clear: SqlStr,
 }
 
 /// A statement that records results.
@@ -264,6 +266,8 @@ impl Statements {
             examine: examine::Sql::new(dialect, sql),
             #[cfg(feature = "testing")]
             everything: sql(EVERYTHING),
+            #[cfg(feature = "testing")]
+            clear: sql("DELETE FROM {table}"),
         }
     }
 }

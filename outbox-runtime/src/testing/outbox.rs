@@ -76,6 +76,44 @@ impl TestOutbox {
         }
     }
 
+    /// Forgets every event that was published, delivered or not, dead ones included, so that a test can go on
+    /// as if it began here.
+    ///
+    /// Only the outbox's own table is emptied. The application's tables, the time of [`clock`](Self::clock),
+    /// faults that have not happened yet and listeners that pause stay as they are.
+    ///
+    /// ```
+    /// # use outbox_runtime as outbox;
+    /// # use outbox::event::EventEnvelope;
+    /// use outbox::testing::assert_published;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let outbox = outbox::testing::outbox().start().await;
+    /// # let placed = EventEnvelope::json("Placed", "{}")?;
+    /// # let mut tx = outbox.begin().await?;
+    /// # tx.write(placed)?;
+    /// # tx.commit().await?;
+    /// // What the test prepares publishes events of its own.
+    /// assert_published!(outbox.published().await, "Placed");
+    /// outbox.clear().await;
+    /// // What is tested begins here.
+    /// assert_published!(outbox.published().await, []);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// If the database fails, or a transaction is still open.
+    #[track_caller]
+    pub fn clear(&self) -> impl Future<Output = ()> + Send {
+        let place = Location::caller();
+        async move {
+            self.free("clear", place).await;
+            sound(self.by_hand().clear().await, place);
+        }
+    }
+
     /// Delivers everything that is due until nothing is, a batch at a time: in each those that were never tried
     /// by due time and writing, then those that were. What listeners write is delivered as well. Tells what
     /// became of each event.
