@@ -28,6 +28,7 @@ mod notify;
 mod operate;
 mod poller;
 mod scan;
+mod sessions;
 mod silence;
 mod start;
 mod stress;

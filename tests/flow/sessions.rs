@@ -22,21 +22,22 @@ fn odd<DB: TestDatabase>() -> &'static [&'static str] {
         _ => &[
             "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
             "SET SESSION autocommit = 0",
-            "SET SESSION sql_safe_updates = 1",
-            "SET SESSION sql_select_limit = 3",
             "SET SESSION sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES'",
             "SET SESSION time_zone = '+05:45'",
         ],
     }
 }
 
-async fn pool<DB: TestDatabase>(db: &Fresh<DB>) -> Pool<DB> {
+/// What keeps people from doing harm, and would keep a relay from its work.
+const CAREFUL: &[&str] = &["SET SESSION sql_safe_updates = 1", "SET SESSION sql_select_limit = 3"];
+
+async fn pool<DB: TestDatabase>(db: &Fresh<DB>, set_up: &'static [&'static str]) -> Pool<DB> {
     PoolOptions::new()
         .max_connections(8)
         .acquire_timeout(Duration::from_secs(30))
-        .after_connect(|connection, _| {
+        .after_connect(move |connection, _| {
             Box::pin(async move {
-                for sql in odd::<DB>() {
+                for sql in set_up {
                     DB::run(connection, sql.into_sql_str()).await?;
                 }
                 Ok(())
@@ -49,7 +50,7 @@ async fn pool<DB: TestDatabase>(db: &Fresh<DB>) -> Pool<DB> {
 
 /// Writes, deliveries by both ways, a replay and a discard: each is there when a session of another kind looks.
 async fn everything_is_committed<DB: TestDatabase>(db: Fresh<DB>) {
-    let pool = pool(&db).await;
+    let pool = pool(&db, odd::<DB>()).await;
     let heard = Heard::default();
     let listeners = || {
         listening(&heard).register_for("Order", "D", |_: Delivery| async {
@@ -94,7 +95,7 @@ async fn the_relay_reads_what_is_committed<DB: TestDatabase>(db: Fresh<DB>) {
     if DB::SHORT_NAME != "postgres" {
         return;
     }
-    let pool = pool(&db).await;
+    let pool = pool(&db, odd::<DB>()).await;
     let heard = Heard::default();
     let builder = outbox::builder(pool.clone()).listeners(listening(&heard));
     let outbox = builder.poll_interval(Duration::from_millis(50)).start().await.unwrap();
@@ -114,4 +115,24 @@ async fn the_relay_reads_what_is_committed<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(levels, [["read committed".to_owned()]]);
 }
 
-on_every_server!(everything_is_committed, the_relay_reads_what_is_committed);
+async fn a_relay_is_not_held_back_by_safe_modes<DB: TestDatabase>(db: Fresh<DB>) {
+    if DB::SHORT_NAME != "mysql" {
+        return;
+    }
+    let pool = pool(&db, CAREFUL).await;
+    let heard = Heard::default();
+    let builder = outbox::builder(pool.clone()).listeners(listening(&heard));
+    let outbox = builder.poll_interval(Duration::from_millis(50)).start().await.unwrap();
+    write(&outbox, &[event("A")]).await;
+    insert_due(&db, &outbox, &["B"; 20]).await;
+    heard.reach(21).await;
+    eventually("all are recorded", async || with_status(&db, 1).await == 21).await;
+    outbox.shutdown().await.unwrap();
+    heard.assert_each_once(21);
+}
+
+on_every_server!(
+    everything_is_committed,
+    the_relay_reads_what_is_committed,
+    a_relay_is_not_held_back_by_safe_modes,
+);

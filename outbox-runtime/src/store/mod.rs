@@ -221,7 +221,24 @@ impl<DB: Backend> Store<DB> {
     }
 
     async fn rows_once(&self, sql: SqlStr, args: Vec<Arg>) -> sqlx::Result<Vec<DB::Row>> {
-        lending!(self, connection => DB::fetch(connection, sql, args).await)
+        lending!(self, connection => self.read_on(connection, sql, args).await)
+    }
+
+    async fn read_on(
+        &self,
+        connection: &mut DB::Connection,
+        sql: SqlStr,
+        args: Vec<Arg>,
+    ) -> sqlx::Result<Vec<DB::Row>> {
+        if !DB::DIALECT.work_for_changes || self.relay.is_some() {
+            return DB::fetch(connection, sql, args).await;
+        }
+        // The application's sessions may have `autocommit = 0`: even a read begins a transaction then, which
+        // nobody would end.
+        let mut work = connection.begin_with(self.sql.begin_work.clone()).await?;
+        let rows = DB::fetch(&mut work, sql, args).await?;
+        work.commit().await?;
+        Ok(rows)
     }
 
     /// The number in the first column of the first row.

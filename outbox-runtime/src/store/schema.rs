@@ -170,7 +170,8 @@ fn migrations(dialect: &Dialect) -> Migrations {
             steps: &[include_str!("schema/mysql/0001_create.sql")],
             versions: "CREATE TABLE IF NOT EXISTS {versions} \
                 (table_name VARCHAR(63) PRIMARY KEY, version INT NOT NULL);",
-            setup: "",
+            // The application may have switched it off, and nobody would commit.
+            setup: "SET SESSION autocommit = 1",
             transactional: false,
         },
         _ => Migrations {
@@ -228,6 +229,10 @@ pub async fn migrate<DB: Backend>(pool: &Pool<DB>, table: &Table) -> Result<(), 
     let limit = pool.options().get_acquire_timeout();
     let _pass = store.pass().await?;
     let mut connection = pool.acquire().await.map_err(failed("connecting"))?;
+    if !migrations.transactional {
+        // If this future is dropped, what it has set and locked must not stay with a connection in the pool.
+        connection.close_on_drop();
+    }
     if !migrations.setup.is_empty() {
         let setup = of_schema(DB::DIALECT, table, migrations.setup);
         DB::run(&mut connection, setup).await.map_err(failed("setting up the database"))?;
@@ -247,8 +252,6 @@ pub async fn migrate<DB: Backend>(pool: &Pool<DB>, table: &Table) -> Result<(), 
         return work.commit().await.map_err(failed("committing"));
     }
     let Some(lock) = lock else { return step_up::<DB>(&mut connection, table, &migrations).await };
-    // If this future is dropped, the lock must not stay with a connection in the pool.
-    connection.close_on_drop();
     if !lock.take::<DB>(&mut connection, table, limit).await.map_err(failed(LOCKING))? {
         drop(connection.close().await);
         return Err(lock.denied(pool, table, limit).await.into());
@@ -301,7 +304,10 @@ async fn version_of<DB: Backend>(
     table: &Table,
 ) -> sqlx::Result<Option<i64>> {
     let sql = of_schema(DB::DIALECT, table, VERSION_OF);
-    let rows = DB::fetch(connection, sql, vec![table.name().into()]).await?;
+    version::<DB>(DB::fetch(connection, sql, vec![table.name().into()]).await?)
+}
+
+fn version<DB: Backend>(rows: Vec<DB::Row>) -> sqlx::Result<Option<i64>> {
     rows.first().map_or(Ok(None), |row| DB::int(row, 0))
 }
 
@@ -334,9 +340,8 @@ impl<DB: Backend> Store<DB> {
     /// If the database fails.
     pub async fn schema_state(&self) -> Result<SchemaState, Error> {
         let failed = || Error::database("checking the table");
-        let mut connection = self.pool.acquire().await.map_err(failed())?;
         let sql = of_schema(DB::DIALECT, &self.table, VERIFY);
-        if let Err(source) = DB::fetch(&mut connection, sql, vec![]).await {
+        if let Err(source) = self.rows_once(sql, vec![]).await {
             return match Trouble::of(&source) {
                 Trouble::NoTable | Trouble::NoColumn | Trouble::NoDatabase | Trouble::Rights => {
                     Ok(SchemaState::Missing { source })
@@ -344,15 +349,18 @@ impl<DB: Backend> Store<DB> {
                 _ => Err(failed()(source)),
             };
         }
-        let found = match version_of::<DB>(&mut connection, &self.table).await {
-            Ok(found) => found,
-            Err(source) => match Trouble::of(&source) {
-                // A table that was made by hand may have no version beside it.
-                Trouble::NoTable => None,
-                Trouble::Rights => return Ok(SchemaState::Hidden { source }),
-                _ => return Err(failed()(source)),
-            },
-        };
+        let sql = of_schema(DB::DIALECT, &self.table, VERSION_OF);
+        let found =
+            match self.rows_once(sql, vec![self.table.name().into()]).await.and_then(version::<DB>)
+            {
+                Ok(found) => found,
+                Err(source) => match Trouble::of(&source) {
+                    // A table that was made by hand may have no version beside it.
+                    Trouble::NoTable => None,
+                    Trouble::Rights => return Ok(SchemaState::Hidden { source }),
+                    _ => return Err(failed()(source)),
+                },
+            };
         let known = migrations(DB::DIALECT).steps.len() as i64;
         Ok(match found {
             None => SchemaState::Unversioned,

@@ -108,7 +108,11 @@ impl<DB: Backend> Store<DB> {
             application,
             statement_timeout,
             set_up,
-            setup: statements::session(DB::DIALECT, statement_timeout),
+            setup: match set_up {
+                SetUp::AtStart => statements::session(DB::DIALECT, statement_timeout),
+                // The pooler would give the session, with what was set, to another client.
+                SetUp::InTransactions => None,
+            },
         };
         let options = session.application.options().clone().max_connections(connections);
         let pool = options
