@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use outbox::Mode;
-use outbox_tests::{Fresh, Heard, event, eventually};
+use outbox_tests::{Fresh, Heard, Log, event, eventually};
 use sqlx::Postgres;
 
 use crate::harness::{listening, quiet, write};
@@ -14,6 +14,10 @@ const LISTENERS: &str = "SELECT COUNT(*) FROM pg_stat_activity \
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_wakes_other_nodes() {
     let Some(db) = Fresh::<Postgres>::new().await else { return };
+    if db.is_pooled().await {
+        // See below.
+        return;
+    }
     let heard = Heard::default();
     // Its poller would sleep for an hour.
     let worker = quiet(&db, listening(&heard)).notify(true).start().await.unwrap();
@@ -45,4 +49,27 @@ async fn a_commit_wakes_other_nodes() {
     heard.reach(23).await;
     producer.shutdown().await.unwrap();
     worker.shutdown().await.unwrap();
+}
+
+/// Behind a connection pooler in transaction mode none arrives: the log says so, and the poller finds the events.
+#[tokio::test]
+async fn what_does_not_arrive_is_told() {
+    let Some(db) = Fresh::<Postgres>::new().await else { return };
+    let (log, _log) = Log::of_this_thread();
+    let heard = Heard::default();
+    let worker = outbox::builder(db.pool.clone()).listeners(listening(&heard)).notify(true);
+    let worker = worker.start().await.unwrap();
+    let producer = outbox::builder(db.pool.clone()).mode(Mode::WriterOnly).notify(true);
+    let producer = producer.start().await.unwrap();
+    write(&producer, &[event("A")]).await;
+    heard.reach(1).await;
+    let told = || log.with("a notification did not arrive").len();
+    if db.is_pooled().await {
+        eventually("the log tells", async || told() > 0).await;
+    } else {
+        eventually("it listens", async || db.number(LISTENERS).await == 1).await;
+    }
+    producer.shutdown().await.unwrap();
+    worker.shutdown().await.unwrap();
+    assert_eq!(told() > 0, db.is_pooled().await);
 }

@@ -50,7 +50,7 @@ impl Variant {
     fn filter(self) -> &'static str {
         match self {
             Self::MySql => "test(mysql::)",
-            Self::Postgres(_) | Self::PgBouncer => "test(postgres::)",
+            Self::Postgres(_) | Self::PgBouncer => "test(postgres::) or test(notify::)",
         }
     }
 }

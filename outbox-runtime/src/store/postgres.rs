@@ -40,6 +40,15 @@ backend! {
         let begun = tokio::time::timeout(HEARTBEAT, begin).await;
         let mut listener = begun.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
         heard();
+        // A connection pooler in transaction mode takes the LISTEN, and passes no notification on.
+        sqlx::query("SELECT pg_notify($1, '')").bind(channel).execute(pool).await?;
+        if tokio::time::timeout(HEARTBEAT, listener.try_recv()).await.is_err() {
+            return Err(sqlx::Error::Protocol(
+                "a notification did not arrive: a connection pooler in transaction mode passes none on; \
+                 connect to the server itself, or turn `notify` off"
+                    .into(),
+            ));
+        }
         let lifetime = pool.options().get_max_lifetime().unwrap_or(Duration::MAX);
         let mut too_old = std::pin::pin!(tokio::time::sleep(lifetime));
         loop {
