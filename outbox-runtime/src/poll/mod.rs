@@ -58,6 +58,8 @@ pub(crate) struct Poller<DB: Backend> {
     pub(crate) scan_failed: Seldom,
     /// One round at a time.
     pub(crate) rounds: Mutex<Rounds>,
+    /// The listeners whose events the last round asked for. One of the others may have room again.
+    pub(crate) asked: std::sync::Mutex<Vec<bool>>,
 }
 
 /// What one round leaves for the next.
@@ -81,8 +83,6 @@ pub(crate) struct Polled {
     full: bool,
     /// There was no room.
     starved: bool,
-    /// The listeners whose events were asked for.
-    open: Vec<bool>,
     /// When there is something to read below the watermark.
     scan_in: Option<Duration>,
     /// When there may be more to claim although nothing happens.
@@ -161,10 +161,10 @@ impl<DB: Backend> Poller<DB> {
     }
 
     /// When there is something to read below the watermark, for the listeners that are open.
-    async fn scan_in(&self, open: &[bool]) -> Option<Duration> {
+    async fn scan_in(&self) -> Option<Duration> {
         let mut rounds = self.rounds.lock().await;
         let Rounds { scan, watermarks, .. } = &mut *rounds;
-        scan.observe(open, watermarks.get());
+        scan.observe(&self.open(), watermarks.get());
         scan.wait(Instant::now())
     }
 
@@ -193,6 +193,26 @@ impl<DB: Backend> Poller<DB> {
         }
     }
 
+    /// Whether the last round has left out some listener, whoever asked for the round.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.asked().contains(&false)
+    }
+
+    /// Whether a listener is open that the last round has left out. Says so once.
+    fn is_reopened(&self) -> bool {
+        let open = self.open();
+        let mut asked = self.asked();
+        let is_reopened = asked.iter().zip(&open).any(|(asked, open)| !asked && *open);
+        if is_reopened {
+            *asked = open;
+        }
+        is_reopened
+    }
+
+    fn asked(&self) -> std::sync::MutexGuard<'_, Vec<bool>> {
+        self.asked.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
     /// What is open at present.
     fn open(&self) -> Vec<bool> {
         let mut open = self.hand.claimable().open;
@@ -207,8 +227,8 @@ impl<DB: Backend> Poller<DB> {
         let mut room = self.hand.begin_claim();
         self.interest.extend(&mut room.open);
         rounds.scan.observe(&room.open, rounds.watermarks.get());
-        let (open, changes_in) = (room.open.clone(), room.changes_in);
-        let mut polled = Polled { open, changes_in, ..Polled::default() };
+        self.asked().clone_from(&room.open);
+        let mut polled = Polled { changes_in: room.changes_in, ..Polled::default() };
         let Some(rows) = self.batch_for(&room, rounds.average) else {
             polled.starved = true;
             return Ok(polled);
@@ -367,9 +387,4 @@ impl<DB: Backend> Poller<DB> {
         }
         count
     }
-}
-
-/// Whether a listener is open that was not.
-fn reopened(before: &[bool], now: &[bool]) -> bool {
-    before.iter().zip(now).any(|(before, now)| !before && *now)
 }

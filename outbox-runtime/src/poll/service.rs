@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::idle::Idle;
-use super::{From, Poller, Purpose, Wake, reopened};
+use super::{From, Poller, Purpose, Wake};
 use crate::Error;
 use crate::run::Service;
 use crate::store::{Backend, Look};
@@ -22,8 +22,6 @@ pub(crate) struct PollLoop<DB: Backend> {
     starved: bool,
     /// Or the time when a pause ends, or when a listener that waits for room is left out.
     changes_in: Option<Duration>,
-    /// The listeners whose events were asked for last. One of the others may have room again.
-    open: Vec<bool>,
 }
 
 /// A poller that sleeps for long but is woken often finds what it has passed over all the same.
@@ -36,16 +34,7 @@ impl<DB: Backend> PollLoop<DB> {
     pub(crate) fn new(poller: Arc<Poller<DB>>, wake: Arc<Wake>) -> Self {
         let idle = Idle::new(poller.interval);
         let now = Instant::now();
-        Self {
-            poller,
-            wake,
-            idle,
-            next: now,
-            next_pass: now,
-            starved: false,
-            changes_in: None,
-            open: Vec::new(),
-        }
+        Self { poller, wake, idle, next: now, next_pass: now, starved: false, changes_in: None }
     }
 
     /// Waits for a reason to poll; `false` if it is to stop.
@@ -66,14 +55,10 @@ impl<DB: Backend> PollLoop<DB> {
                     () = tokio::time::sleep(longest) => return true,
                 }
             }
-            let limited = self.open.contains(&false);
-            if limited {
-                let open = self.poller.open();
-                if reopened(&self.open, &open) {
-                    // It reads on where it was left behind.
-                    self.open = open;
-                    return true;
-                }
+            let limited = self.poller.is_limited();
+            if limited && self.poller.is_reopened() {
+                // It reads on where it was left behind.
+                return true;
             }
             let alarm = self.wake.alarm().map_or(self.next, |alarm| alarm.min(self.next));
             if self.wake.is_called() || alarm <= Instant::now() {
@@ -125,14 +110,14 @@ impl<DB: Backend> PollLoop<DB> {
         if is_pass {
             look = Some(self.begin_pass().await?);
         } else if !calls.due && !self.starved {
-            if scans(self.poller.scan_in(&self.open).await) {
+            if scans(self.poller.scan_in().await) {
                 purpose = Purpose::Scan;
             } else {
                 look = Some(self.poller.look(From::Watermark).await?);
             }
         }
         if let (Some(Look { due: false, next_in, .. }), false) = (look, calls.due) {
-            let scan_in = self.poller.scan_in(&self.open).await;
+            let scan_in = self.poller.scan_in().await;
             if !scans(scan_in) {
                 self.sleep([next_in, self.poller.hand.claimable().changes_in, scan_in]);
                 return Ok(());
@@ -140,7 +125,6 @@ impl<DB: Backend> PollLoop<DB> {
         }
         let polled = self.poller.round(purpose).await?;
         (self.starved, self.changes_in) = (polled.starved, polled.changes_in);
-        self.open = polled.open;
         if polled.rows > 0 || polled.full {
             self.idle.reset();
             self.next = Instant::now();

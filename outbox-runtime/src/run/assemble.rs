@@ -203,6 +203,7 @@ pub(super) async fn assemble<DB: Backend>(
         patience,
         scan_failed: Seldom::default(),
         rounds: Mutex::default(),
+        asked: std::sync::Mutex::default(),
     });
     #[cfg(feature = "testing")]
     let by_hand = by_hand.then(|| super::ByHand {

@@ -83,8 +83,16 @@ impl<DB: Backend> Relay<DB> {
     /// Claims one batch. In a task of its own: if the caller goes away in the middle, what was claimed
     /// must still be taken in.
     pub(super) async fn round(&self) -> Result<usize, Error> {
-        let poller = Arc::clone(&self.poller);
-        let polled = self.sources.run(async move { poller.round_over_everything().await }).await;
+        let (poller, wake) = (Arc::clone(&self.poller), Arc::clone(&self.wake));
+        let round = async move {
+            let polled = poller.round_over_everything().await;
+            if poller.is_limited() {
+                // The loop must notice when those have room that were left out.
+                wake.look();
+            }
+            polled
+        };
+        let polled = self.sources.run(round).await;
         polled.unwrap_or(Err(Error::Closed))
     }
 
