@@ -1,14 +1,27 @@
 //! `key`, `key = value` and `key(list)`, separated by commas.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-use quote::ToTokens;
+use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
-use syn::{Attribute, LitInt, LitStr, Path, Token};
+use syn::{Attribute, LitInt, LitStr, Meta, Path, Token};
 
 use crate::diag::{self, Errors};
 use crate::path::parse_path;
 use crate::symbol;
+
+/// What an author allows for an item, as attributes for what is generated from it. An expectation becomes
+/// permission: it is the item itself that fulfils it.
+pub(crate) fn allowed_lints(attrs: &[Attribute]) -> Vec<TokenStream> {
+    let lints = |attr: &Attribute| match &attr.meta {
+        Meta::List(list) if list.path.is_ident("allow") || list.path.is_ident("expect") => {
+            let lints = &list.tokens;
+            Some(quote!(#[allow(#lints)]))
+        }
+        _ => None,
+    };
+    attrs.iter().filter_map(lints).collect()
+}
 
 /// One `key ..` of an attribute; the value is read when it is known what it should be.
 pub(crate) struct Entry {
@@ -180,7 +193,7 @@ pub(crate) fn serde_entries<'a>(attrs: impl IntoIterator<Item = &'a Attribute>) 
 
 fn list_of(attr: &Attribute) -> syn::Result<Vec<Entry>> {
     match &attr.meta {
-        syn::Meta::List(list) => parse_entries.parse2(list.tokens.clone()),
+        Meta::List(list) => parse_entries.parse2(list.tokens.clone()),
         other => Err(diag::malformed_list(syn::spanned::Spanned::span(other))),
     }
 }

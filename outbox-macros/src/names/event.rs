@@ -22,12 +22,13 @@ pub(super) fn expand(model: &Model<'_>) -> TokenStream {
         .iter()
         .zip(&payloads)
         .map(|(variant, payload)| forms(model, variant, payload));
-    let type_name = model.ident.to_string();
+    let (type_name, lints) = (model.ident.to_string(), &model.lints);
     quote! {
         #(#public)*
 
         #[allow(clippy::all, clippy::pedantic, clippy::restriction)]
         #[allow(deprecated, unused_qualifications)]
+        #(#lints)*
         const _: () = {
             use #krate::__private as __outbox;
 

@@ -52,6 +52,8 @@ pub(super) struct Model<'a> {
     pub(super) aggregate: Option<Named>,
     pub(super) variants: Vec<Variant<'a>>,
     pub(super) is_enum: bool,
+    /// The lints that its author allows, for what is generated from it.
+    pub(super) lints: Vec<TokenStream>,
 }
 
 /// One stored name and what is stored under it: a variant, or the struct itself.
@@ -64,6 +66,8 @@ pub(super) struct Variant<'a> {
     pub(super) has_field_names: bool,
     /// What serde is told about the payload as a whole.
     pub(super) serde: Vec<TokenStream>,
+    /// The lints that are allowed for the variant, and for the type.
+    pub(super) lints: Vec<TokenStream>,
 }
 
 pub(super) struct Name {
@@ -76,6 +80,8 @@ pub(super) struct Field<'a> {
     pub(super) ty: &'a Type,
     /// What serde and rustdoc are told about it.
     pub(super) attrs: Vec<&'a Attribute>,
+    /// The lints that are allowed for it.
+    pub(super) lints: Vec<TokenStream>,
     /// The variable it is bound to in generated code.
     pub(super) binding: Ident,
     /// Where it is marked as the aggregate's id.
@@ -107,6 +113,7 @@ impl<'a> Model<'a> {
             aggregate: None,
             variants: Vec::new(),
             is_enum: matches!(input.data, Data::Enum(_)),
+            lints: attr::allowed_lints(&input.attrs),
         };
         match &input.data {
             Data::Union(data) => {
@@ -128,6 +135,8 @@ impl<'a> Model<'a> {
                         Variant::new(&declared.ident, &declared.fields, field_keys, errors);
                     variant.read(&entries, case, errors);
                     variant.serde = variant_serde(&declared.attrs, &for_all);
+                    variant.lints.clone_from(&model.lints);
+                    variant.lints.extend(attr::allowed_lints(&declared.attrs));
                     model.variants.push(variant);
                 }
             }
@@ -136,6 +145,7 @@ impl<'a> Model<'a> {
                 model.read_type(&entries, errors);
                 let mut variant = Variant::new(&input.ident, &data.fields, field_keys, errors);
                 variant.read(&entries, None, errors);
+                variant.lints.clone_from(&model.lints);
                 if derive == Derive::EventType {
                     variant.serde = struct_serde(&input.attrs, errors);
                 }
@@ -197,6 +207,7 @@ impl<'a> Variant<'a> {
                 ident: field.ident.as_ref(),
                 ty: &field.ty,
                 attrs: field.attrs.iter().filter(kept).collect(),
+                lints: attr::allowed_lints(&field.attrs),
                 binding: local(&format!("field_{index}")),
                 aggregate_id: mark.map(Entry::span),
             }
@@ -209,6 +220,7 @@ impl<'a> Variant<'a> {
             fields: fields.iter().enumerate().map(fields_of).collect(),
             has_field_names: matches!(fields, syn::Fields::Named(_)),
             serde: Vec::new(),
+            lints: Vec::new(),
         }
     }
 

@@ -95,10 +95,13 @@ fn public(model: &Model<'_>, variant: &Variant<'_>, ident: &Ident) -> TokenStrea
         let (ty, name) = (field.ty, field.ident);
         let mut docs = field.attrs.iter().filter(|attr| attr.path().is_ident("doc")).peekable();
         let undocumented = docs.peek().is_none().then(|| quote!(#[doc = ""]));
-        quote!(#undocumented #(#docs)* #vis #name: #ty)
+        let lints = &field.lints;
+        quote!(#undocumented #(#docs)* #(#lints)* #vis #name: #ty)
     });
+    let lints = &variant.lints;
     quote_spanned! {variant.ident.span()=>
         #[doc = #doc]
+        #(#lints)*
         #vis struct #ident { #(#fields),* }
 
         #[automatically_derived]
@@ -120,14 +123,17 @@ fn hidden(model: &Model<'_>, variant: &Variant<'_>) -> (TokenStream, Wire) {
         let ty = field.ty;
         let attrs = field.attrs.iter().filter(|attr| attr.path().is_ident(symbol::SERDE));
         let name = field.ident.map(|ident| quote!(#ident:));
-        quote!(#(#attrs)* #name #ty)
+        let lints = &field.lints;
+        quote!(#(#lints)* #(#attrs)* #name #ty)
     });
+    let lints = &variant.lints;
     let body =
         if variant.has_field_names { quote!({ #(#fields),* }) } else { quote!((#(#fields),*);) };
     let default = variant.has_default().then(|| default(model, variant, &ident));
     let declaration = quote_spanned! {span=>
         #[derive(__outbox::serde::Serialize, __outbox::serde::Deserialize)]
         #[serde(crate = "__outbox::serde", #(#serde),*)]
+        #(#lints)*
         struct #ident #body
         #default
     };
