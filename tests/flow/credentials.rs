@@ -8,16 +8,18 @@ use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 
 use super::harness::{listening, with_status, write};
 
-/// Makes a user with every right, and gives the URL with it in place of the other.
+/// Makes a user with a password and every right, and gives the URL with it in place of the other.
 pub(crate) async fn user<DB: TestDatabase>(db: &Fresh<DB>, url: &str, name: &str) -> String {
     let sql = match DB::SHORT_NAME {
         "postgres" => format!("CREATE ROLE {name} LOGIN SUPERUSER"),
-        _ => format!("CREATE USER {name}@'%'; GRANT ALL ON *.* TO {name}@'%'"),
+        _ => {
+            format!("CREATE USER {name}@'%' IDENTIFIED BY 'secret'; GRANT ALL ON *.* TO {name}@'%'")
+        }
     };
     db.run(sql).await;
     let (scheme, rest) = url.split_once("://").unwrap();
     let (_, server) = rest.rsplit_once('@').unwrap();
-    format!("{scheme}://{name}@{server}")
+    format!("{scheme}://{name}:secret@{server}")
 }
 
 /// The server is shared with other tests.
