@@ -60,7 +60,11 @@ fn storable(error: &str) -> String {
         letter if letter.is_control() => None,
         letter => Some(letter),
     });
-    letters.take(4_000).collect()
+    let letters: Vec<char> = letters.collect();
+    if letters.len() <= 4_000 {
+        return letters.into_iter().collect();
+    }
+    letters[..3_999].iter().chain(&['…']).collect()
 }
 
 async fn any_error_is_recorded_as_far_as_it_can_be<DB: TestDatabase>(db: Fresh<DB>) {
