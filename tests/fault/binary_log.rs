@@ -1,11 +1,13 @@
 //! A server whose binary log holds statements: InnoDB refuses everything that a relay writes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use outbox::{Delivery, Examination, FindingLevel, ListenerRegistry};
 use outbox_servers::Server;
 use outbox_tests::{Fresh, Heard, Log, Rows, event, eventually, given_url};
 use sqlx::MySql;
+use tokio::sync::Semaphore;
 
 const REMEDY: &str = "set `binlog_format` to `ROW` or `MIXED`";
 
@@ -17,7 +19,7 @@ async fn a_log_of_statements_is_warned_of_and_nothing_is_lost() {
         return;
     }
     let arguments = ["--log-bin=binary", "--server-id=1", "--binlog-format=STATEMENT"];
-    let server = Server::mariadb_with(&arguments).expect("a server");
+    let server = Server::for_mysql(&arguments).expect("a server");
     let db = Fresh::<MySql>::at(server.url()).await;
     let (log, _log) = Log::of_this_thread();
     let heard = Heard::default();
@@ -25,6 +27,12 @@ async fn a_log_of_statements_is_warned_of_and_nothing_is_lost() {
     let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
         noted.note(&delivery);
         async {}
+    });
+    let gate = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&gate);
+    let registry = registry.register_for("Order", "Slow", move |_: Delivery| {
+        let held = Arc::clone(&held);
+        async move { drop(held.acquire().await) }
     });
     let outbox = outbox::builder(db.pool.clone())
         .listeners(registry)
@@ -59,6 +67,19 @@ async fn a_log_of_statements_is_warned_of_and_nothing_is_lost() {
     heard.reach(2).await;
     eventually("both are recorded", async || db.number(waiting).await == 0).await;
     heard.assert_each_once(2);
+    // Nor does a lease end because its renewal stays with a session that was made before.
+    let renewals = |log: &Log| log.with("while renewing leases").len();
+    let before = renewals(&log);
+    let mut tx = outbox.begin().await.unwrap();
+    tx.write(event("Slow")).unwrap();
+    tx.commit().await.unwrap();
+    let until = "SELECT CAST(UNIX_TIMESTAMP(MAX(available_at)) * 1000 AS SIGNED) FROM outbox_event \
+        WHERE event_type = 'Slow' AND locked_by IS NOT NULL";
+    let first = db.number(until).await;
+    eventually("its lease is renewed", async || db.number(until).await > first).await;
+    assert_eq!(renewals(&log), before);
+    gate.add_permits(1);
+    eventually("it is recorded", async || db.number(waiting).await == 0).await;
     // A connection of an application that has not been told yet may be asked; a new one has it right.
     let fresh = db.beside(db.name()).await;
     let findings = fresh.store().await.examine(&Examination::default()).await.unwrap();

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use outbox_servers::{Durability, Server};
+use outbox_servers::Server;
 use outbox_tests::{Fresh, Losable};
 use sqlx::{ConnectOptions, MySql, Postgres, Sqlite};
 
@@ -43,7 +43,7 @@ impl FaultDatabase for Postgres {
     const TEXT: &'static str = "text";
 
     fn server() -> Option<Server> {
-        Some(Server::postgres(Durability::None).expect("a server"))
+        Some(Server::for_postgres().expect("a server"))
     }
 
     async fn terminate(db: &Fresh<Self>) {
@@ -59,7 +59,7 @@ impl FaultDatabase for MySql {
     const TEXT: &'static str = "CHAR";
 
     fn server() -> Option<Server> {
-        Some(Server::mariadb().expect("a server"))
+        Some(Server::for_mysql(&[]).expect("a server"))
     }
 
     async fn terminate(db: &Fresh<Self>) {

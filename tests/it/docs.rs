@@ -8,6 +8,7 @@ use outbox::{
     MAX_EVENT_NAME_BYTES, MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES, MAX_TENANT_ID_BYTES, Metric, Mode,
     Status,
 };
+use outbox_servers::Variant;
 
 pub(crate) fn read(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above");
@@ -38,6 +39,21 @@ fn keys(list: &str) -> Vec<String> {
     let after = after.unwrap_or_else(|| panic!("no list {list}"));
     let body = after.split(['[', ']']).nth(1).expect("a list");
     body.split(',').map(str::trim).filter(|name| !name.is_empty()).map(value).collect()
+}
+
+/// Whatever the docs name can be started.
+#[test]
+fn servers() {
+    let rows = table("| server | version | command |");
+    let flags = rows.iter().flat_map(|row| row[2].split('`')).filter_map(|word| {
+        let flag = word.trim_start_matches("cargo xtask test").trim();
+        flag.strip_prefix("--").map(str::to_owned)
+    });
+    let flags: Vec<String> = flags.collect();
+    assert!(flags.iter().all(|flag| Variant::of_name(flag).is_some()), "{flags:?}");
+    let releases = outbox_servers::POSTGRES_RELEASES.map(|(release, _)| release.to_string());
+    assert!(rows.iter().any(|row| row[0] == "PostgreSQL" && row[1] == releases.join(", ")));
+    assert!(releases.iter().all(|release| flags.contains(&format!("postgres{release}"))));
 }
 
 #[test]

@@ -14,7 +14,6 @@ use std::process::ExitCode;
 
 use outbox_servers::Result;
 use test::Extent;
-use variant::Variant;
 
 const USAGE: &str = "\
 cargo xtask test [--long]    everything that must pass: format, lints, docs, tests, features, drift
@@ -37,20 +36,19 @@ events and a thousand kills
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let result = match words.as_slice() {
-        ["test"] => test::run_timed(Extent::Usual),
-        ["test", "--long"] => test::run_timed(Extent::Long),
-        ["test", "--quick"] => test::run_timed(Extent::Quick),
-        ["test", flag, more @ ..] if Variant::of_flag(flag).is_some() => {
-            Variant::of_flag(flag).map_or(Ok(()), |variant| variant::run_tests(variant, more))
-        }
-        ["linked"] => linked::run_each(false),
-        ["linked", "--long"] => linked::run_each(true),
-        ["bench", options @ ..] => bench::run_with(options),
-        ["db"] => servers::serve(None),
-        ["db", flag] if Variant::of_flag(flag).is_some() => servers::serve(Variant::of_flag(flag)),
-        ["tidy"] => tidy::run(),
-        ["expansion"] => expansion::run(),
+    let variant = words.get(1).and_then(|flag| variant::of_flag(flag));
+    let result = match (words.as_slice(), variant) {
+        (["test"], _) => test::run_timed(Extent::Usual),
+        (["test", "--long"], _) => test::run_timed(Extent::Long),
+        (["test", "--quick"], _) => test::run_timed(Extent::Quick),
+        (["test", _, more @ ..], Some(variant)) => variant::run_tests(variant, more),
+        (["linked"], _) => linked::run_each(false),
+        (["linked", "--long"], _) => linked::run_each(true),
+        (["bench", options @ ..], _) => bench::run_with(options),
+        (["db"], _) => servers::serve(None),
+        (["db", _], Some((_, variant))) => servers::serve(Some(variant)),
+        (["tidy"], _) => tidy::run(),
+        (["expansion"], _) => expansion::run(),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

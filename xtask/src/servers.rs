@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use outbox_servers::{Durability, Server};
+use outbox_servers::{Durability, Server, Variant};
 
 use crate::Result;
-use crate::variant::Variant;
+use crate::variant::url_variable;
 
 /// The variables that tell the tests where the servers are. If one is set already, that server is
 /// used and none is started.
@@ -37,7 +37,7 @@ impl Servers {
     /// One server only, other than those of every run.
     pub(crate) fn start_variant(variant: Variant) -> Result<Self> {
         let mut servers = Self { urls: Vec::new(), _running: Vec::new() };
-        servers.add(variant.url_variable(), || variant.start())?;
+        servers.add(url_variable(variant), || variant.start())?;
         Ok(servers)
     }
 

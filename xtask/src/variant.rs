@@ -1,68 +1,46 @@
-//! `cargo xtask test --mysql` and its like: the tests of the store, of deliveries and of several processes, on a
-//! server that `cargo xtask test` does not run them on.
+//! `cargo xtask test --mysql` and its like: the tests of the store, of deliveries, of several processes and of
+//! faults, on a server that `cargo xtask test` does not run them on.
 
 use std::time::Instant;
 
-use outbox_servers::Server;
+use outbox_servers::Variant;
 
 use crate::Result;
 use crate::cargo::{cargo, run};
 use crate::servers::{MYSQL_URL, POSTGRES_URL, Servers};
 
-/// A server other than those of every run.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Variant {
-    /// MySQL itself.
-    MySql,
-    /// A release of PostgreSQL.
-    Postgres(u32),
-    /// PgBouncer in transaction mode.
-    PgBouncer,
+/// The one that a flag asks for: `--mysql`, `--postgres18`.
+pub(crate) fn of_flag(flag: &str) -> Option<(&str, Variant)> {
+    let name = flag.strip_prefix("--")?;
+    Some((name, Variant::of_name(name)?))
 }
 
-impl Variant {
-    /// The one that a flag asks for.
-    pub(crate) fn of_flag(flag: &str) -> Option<Self> {
-        match flag.strip_prefix("--")? {
-            "mysql" => Some(Self::MySql),
-            "pgbouncer" => Some(Self::PgBouncer),
-            other => other.strip_prefix("postgres")?.parse().ok().map(Self::Postgres),
-        }
-    }
-
-    pub(crate) fn start(self) -> Result<Server> {
-        match self {
-            Self::MySql => Server::mysql(),
-            Self::Postgres(release) => Server::postgres_release(release),
-            Self::PgBouncer => Server::pgbouncer(),
-        }
-    }
-
-    /// The variable that tells the tests where the server is.
-    pub(crate) fn url_variable(self) -> &'static str {
-        match self {
-            Self::MySql => MYSQL_URL,
-            Self::Postgres(_) | Self::PgBouncer => POSTGRES_URL,
-        }
-    }
-
-    /// The tests of its database.
-    fn filter(self) -> &'static str {
-        match self {
-            Self::MySql => "test(mysql::)",
-            Self::Postgres(_) | Self::PgBouncer => "test(postgres::) or test(notify::)",
-        }
+/// The variable that tells the tests where the server is.
+pub(crate) fn url_variable(variant: Variant) -> &'static str {
+    match variant {
+        Variant::MySql => MYSQL_URL,
+        Variant::Postgres(_) | Variant::PgBouncer => POSTGRES_URL,
     }
 }
 
-pub(crate) fn run_tests(variant: Variant, more: &[&str]) -> Result {
+/// The tests of its database.
+fn filter(variant: Variant) -> &'static str {
+    match variant {
+        Variant::MySql => "test(mysql::) or test(binary_log::)",
+        Variant::Postgres(_) => "test(postgres::) or test(notify::)",
+        // What kills servers would leave PgBouncer standing.
+        Variant::PgBouncer => "(test(postgres::) or test(notify::)) and not binary(fault)",
+    }
+}
+
+pub(crate) fn run_tests((name, variant): (&str, Variant), more: &[&str]) -> Result {
     let start = Instant::now();
     let servers = Servers::start_variant(variant)?;
     let mut tests = cargo("nextest run --package outbox-tests --no-fail-fast");
-    for binary in ["store", "flow", "kit", "peace"] {
+    for binary in ["store", "flow", "kit", "peace", "fault"] {
         tests.args(["--test", binary]);
     }
-    tests.args(["-E", variant.filter()]).args(more);
+    tests.args(["-E", filter(variant)]).args(more).env(Variant::VARIABLE, name);
     servers.tell(&mut tests);
     run(tests)?;
     println!("\nall passed in {:.0} s", start.elapsed().as_secs_f64());

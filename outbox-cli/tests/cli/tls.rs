@@ -130,7 +130,7 @@ async fn a_mariadb_with_a_certificate() {
     let certificate = Certificate::of(address);
     let arguments = [("cert", "certificate"), ("key", "key")]
         .map(|(option, file)| format!("--ssl-{option}={}", certificate.path(file)));
-    let server = Server::mariadb_with(&arguments.each_ref().map(String::as_str)).unwrap();
+    let server = Server::for_mysql(&arguments.each_ref().map(String::as_str)).unwrap();
     let verified = format!("ssl-mode=VERIFY_IDENTITY&ssl-ca={}", certificate.path("certificate"));
     let others = ["ssl-mode=REQUIRED", "ssl-mode=DISABLED", "ssl-mode=VERIFY_IDENTITY"];
     demands::<MySql>(&server, address, &verified, others).await;

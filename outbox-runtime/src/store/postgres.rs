@@ -127,9 +127,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     // network is gone must not keep its transaction.
     relay_settings: &[("lock_timeout", "250"), ("idle_in_transaction_session_timeout", "10000")],
     // Not by an option: what the application runs on each new connection comes after those.
-    session: Some(
-        "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
-    ),
+    session: Some("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"),
     end_session: Some("SELECT pg_terminate_backend(pg_backend_pid())"),
     begin: "BEGIN",
     begin_acknowledging: "BEGIN ISOLATION LEVEL READ COMMITTED",

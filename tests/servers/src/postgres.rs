@@ -11,7 +11,7 @@ use crate::server::{Plan, Ready, free_port, new_folder};
 use crate::{Durability, Result};
 
 /// The releases that can be had beside the one of the system, newest last.
-const RELEASES: [(u32, &str); 4] =
+pub const RELEASES: [(u32, &str); 4] =
     [(14, "14.23.0"), (16, "16.15.0"), (17, "17.11.0"), (18, "18.6.0")];
 
 /// The release that the system has.

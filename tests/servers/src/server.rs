@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::process::{output, send, spawn, succeeds};
-use crate::{Durability, Result, mariadb, mysql, pgbouncer, postgres};
+use crate::{Durability, Result, Variant, mariadb, mysql, pgbouncer, postgres};
 
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -108,14 +108,28 @@ impl Server {
         Self::first(mysql::plan()?)
     }
 
-    /// A MariaDB server that is started with more arguments.
+    /// MariaDB with more arguments, or MySQL where the environment says so: see [`Variant`].
     ///
     /// # Errors
     /// If there is none, or it does not answer.
-    pub fn mariadb_with(arguments: &[&str]) -> Result<Self> {
-        let mut plan = mariadb::plan()?;
+    pub fn for_mysql(arguments: &[&str]) -> Result<Self> {
+        let mut plan = match Variant::of_environment() {
+            Some(Variant::MySql) => mysql::plan()?,
+            _ => mariadb::plan()?,
+        };
         plan.command.args(arguments);
         Self::first(plan)
+    }
+
+    /// The PostgreSQL of the system, or the release that the environment names: see [`Variant`].
+    ///
+    /// # Errors
+    /// If there is none, or it does not answer.
+    pub fn for_postgres() -> Result<Self> {
+        match Variant::of_environment() {
+            Some(Variant::Postgres(release)) => Self::postgres_release(release),
+            _ => Self::postgres(Durability::None),
+        }
     }
 
     fn first(plan: Plan) -> Result<Self> {

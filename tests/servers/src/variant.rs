@@ -1,0 +1,43 @@
+use crate::{Result, Server};
+
+/// A server other than those of every run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Variant {
+    /// MySQL itself.
+    MySql,
+    /// A release of PostgreSQL.
+    Postgres(u32),
+    /// PgBouncer in transaction mode.
+    PgBouncer,
+}
+
+impl Variant {
+    /// The variable that names the one that tests start where they need a server of their own.
+    pub const VARIABLE: &'static str = "OUTBOX_TEST_VARIANT";
+
+    /// The one of this name: `mysql`, `postgres18`, `pgbouncer`.
+    pub fn of_name(name: &str) -> Option<Self> {
+        match name {
+            "mysql" => Some(Self::MySql),
+            "pgbouncer" => Some(Self::PgBouncer),
+            other => other.strip_prefix("postgres")?.parse().ok().map(Self::Postgres),
+        }
+    }
+
+    /// The one that the environment names, if any.
+    pub fn of_environment() -> Option<Self> {
+        Self::of_name(&std::env::var(Self::VARIABLE).ok()?)
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// If it cannot be had, or does not answer.
+    pub fn start(self) -> Result<Server> {
+        match self {
+            Self::MySql => Server::mysql(),
+            Self::Postgres(release) => Server::postgres_release(release),
+            Self::PgBouncer => Server::pgbouncer(),
+        }
+    }
+}
