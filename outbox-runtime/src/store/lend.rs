@@ -26,9 +26,12 @@ pub(super) struct Lent<DB: Backend> {
 /// While it is kept the pool does not see how old it is, and how long it has been idle. So it is kept for a
 /// short part of what the pool allows, and then given back: the pool closes it or goes on with it.
 pub(super) struct Kept<DB: Backend> {
-    place: Arc<Mutex<Option<(PoolConnection<DB>, Instant)>>>,
+    place: Arc<Mutex<Option<Taken<DB>>>>,
     longest: Option<Duration>,
 }
+
+/// A connection, and when it was taken out of the pool.
+type Taken<DB> = (PoolConnection<DB>, Instant);
 
 /// The part of a connection's lifetime, or of its idle time, for which it is kept: a tenth.
 const PART: u32 = 10;
@@ -41,7 +44,7 @@ impl<DB: Backend> Kept<DB> {
         Self { place: Arc::default(), longest }
     }
 
-    fn take(&self) -> Option<(PoolConnection<DB>, Instant)> {
+    fn take(&self) -> Option<Taken<DB>> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
