@@ -19,6 +19,7 @@ mod fairness;
 mod foreign_rows;
 mod harness;
 mod hot;
+mod latency;
 mod leases;
 mod lifecycle;
 mod lifetime;

@@ -28,7 +28,7 @@ async fn a_backlog_is_drained_without_pauses<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 /// Waits until an idle poller sleeps for several seconds at a time.
-async fn backed_off<DB: TestDatabase>(outbox: &outbox::Outbox<DB>) {
+pub(crate) async fn backed_off<DB: TestDatabase>(outbox: &outbox::Outbox<DB>) {
     outbox.drained().await.unwrap();
     let idle = Instant::now();
     eventually("it sleeps for long", async || idle.elapsed() > Duration::from_secs(4)).await;

@@ -86,7 +86,7 @@ pub(crate) struct Polled {
     /// When there is something to read below the watermark.
     scan_in: Option<Duration>,
     /// When there may be more to claim although nothing happens.
-    changes_in: Option<Duration>,
+    changes_at: Option<Instant>,
 }
 
 /// What a round may still claim.
@@ -228,7 +228,7 @@ impl<DB: Backend> Poller<DB> {
         self.interest.extend(&mut room.open);
         rounds.scan.observe(&room.open, rounds.watermarks.get());
         self.asked().clone_from(&room.open);
-        let mut polled = Polled { changes_in: room.changes_in, ..Polled::default() };
+        let mut polled = Polled { changes_at: after(room.changes_in), ..Polled::default() };
         let Some(rows) = self.batch_for(&room, rounds.average) else {
             polled.starved = true;
             return Ok(polled);
@@ -387,4 +387,9 @@ impl<DB: Backend> Poller<DB> {
         }
         count
     }
+}
+
+/// When a delay that begins now ends. Statements follow, and they take their time.
+fn after(delay: Option<Duration>) -> Option<Instant> {
+    Instant::now().checked_add(delay?)
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::idle::Idle;
-use super::{From, Poller, Purpose, Wake};
+use super::{From, Poller, Purpose, Wake, after};
 use crate::Error;
 use crate::run::Service;
 use crate::store::{Backend, Look};
@@ -21,7 +21,7 @@ pub(crate) struct PollLoop<DB: Backend> {
     /// There is no room: only more of it is worth waking up for.
     starved: bool,
     /// Or the time when a pause ends, or when a listener that waits for room is left out.
-    changes_in: Option<Duration>,
+    changes_at: Option<Instant>,
 }
 
 /// A poller that sleeps for long but is woken often finds what it has passed over all the same.
@@ -34,7 +34,7 @@ impl<DB: Backend> PollLoop<DB> {
     pub(crate) fn new(poller: Arc<Poller<DB>>, wake: Arc<Wake>) -> Self {
         let idle = Idle::new(poller.interval);
         let now = Instant::now();
-        Self { poller, wake, idle, next: now, next_pass: now, starved: false, changes_in: None }
+        Self { poller, wake, idle, next: now, next_pass: now, starved: false, changes_at: None }
     }
 
     /// Waits for a reason to poll; `false` if it is to stop.
@@ -47,12 +47,12 @@ impl<DB: Backend> PollLoop<DB> {
                 }
             }
             if self.starved {
-                let longest = self.poller.interval.min(LONGEST_WITHOUT_PASS);
-                let longest = self.changes_in.map_or(longest, |changes| changes.min(longest));
+                let longest = Instant::now() + self.poller.interval.min(LONGEST_WITHOUT_PASS);
+                let longest = self.changes_at.map_or(longest, |changes| changes.min(longest));
                 tokio::select! {
                     () = stop.cancelled() => return false,
                     () = self.poller.hand.more_room() => return true,
-                    () = tokio::time::sleep(longest) => return true,
+                    () = tokio::time::sleep_until(longest.into()) => return true,
                 }
             }
             let limited = self.poller.is_limited();
@@ -108,23 +108,24 @@ impl<DB: Backend> PollLoop<DB> {
         let mut look = None;
         let scans = |scan_in: Option<Duration>| scan_in.is_some_and(|wait| wait.is_zero());
         if is_pass {
-            look = Some(self.begin_pass().await?);
+            look = Some(Seen::now(self.begin_pass().await?));
         } else if !calls.due && !self.starved {
             if scans(self.poller.scan_in().await) {
                 purpose = Purpose::Scan;
             } else {
-                look = Some(self.poller.look(From::Watermark).await?);
+                look = Some(Seen::now(self.poller.look(From::Watermark).await?));
             }
         }
-        if let (Some(Look { due: false, next_in, .. }), false) = (look, calls.due) {
+        if let (Some(Seen { due: false, next_at }), false) = (look, calls.due) {
             let scan_in = self.poller.scan_in().await;
             if !scans(scan_in) {
-                self.sleep([next_in, self.poller.hand.claimable().changes_in, scan_in]);
+                let changes_in = self.poller.hand.claimable().changes_in;
+                self.sleep([next_at, after(changes_in), after(scan_in)]);
                 return Ok(());
             }
         }
         let polled = self.poller.round(purpose).await?;
-        (self.starved, self.changes_in) = (polled.starved, polled.changes_in);
+        (self.starved, self.changes_at) = (polled.starved, polled.changes_at);
         if polled.rows > 0 || polled.full {
             self.idle.reset();
             self.next = Instant::now();
@@ -132,9 +133,9 @@ impl<DB: Backend> PollLoop<DB> {
             // What is due is not for us, or for us later; what will be due must not be forgotten.
             let seen = match look {
                 Some(seen) => seen,
-                None => self.poller.look(From::Watermark).await?,
+                None => Seen::now(self.poller.look(From::Watermark).await?),
             };
-            self.sleep([seen.next_in, polled.changes_in, polled.scan_in]);
+            self.sleep([seen.next_at, polled.changes_at, after(polled.scan_in)]);
         }
         Ok(())
     }
@@ -157,8 +158,23 @@ impl<DB: Backend> PollLoop<DB> {
         seen
     }
 
-    fn sleep(&mut self, due_in: [Option<Duration>; 3]) {
-        let due_in = due_in.into_iter().flatten().min();
-        self.next = self.idle.until(Instant::now(), due_in, rand::random());
+    fn sleep(&mut self, due_at: [Option<Instant>; 3]) {
+        let now = Instant::now();
+        let due_in = due_at.into_iter().flatten().min().map(|at| at.saturating_duration_since(now));
+        self.next = self.idle.until(now, due_in, rand::random());
+    }
+}
+
+/// What a look has found.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    due: bool,
+    /// When something will be due.
+    next_at: Option<Instant>,
+}
+
+impl Seen {
+    fn now(look: Look) -> Self {
+        Self { due: look.due, next_at: after(look.next_in) }
     }
 }
