@@ -5,6 +5,7 @@
 //! on outside of any transaction, so that a later INSERT would persist alone. On those two a savepoint
 //! is set with the BEGIN and must still be there at the end.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
@@ -151,18 +152,18 @@ impl<DB: Backend> Store<DB> {
         }
     }
 
-    /// Which of some rows are there, after their transaction was lost: then a statement has committed it.
+    /// The rows that are there although their transaction was lost: a statement has committed it. An id may be
+    /// there with another row, which is not ours.
     pub(crate) async fn committed_early(
         &self,
         connection: &mut DB::Connection,
         ids: Vec<String>,
-    ) -> bool {
-        DB::DIALECT.commits_implicitly
-            && !ids.is_empty()
-            && self
-                .find(connection, &self.sql.inserted, ids)
-                .await
-                .is_ok_and(|rows| !rows.is_empty())
+    ) -> sqlx::Result<HashSet<i64>> {
+        if !DB::DIALECT.commits_implicitly || ids.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let found = self.find(connection, &self.sql.inserted, ids).await?;
+        Ok(found.into_values().map(|found| found.sequence).collect())
     }
 
     /// What an insert's error means.

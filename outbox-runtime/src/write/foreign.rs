@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use super::{Hot, Left, Writer};
+use super::{Hot, Left, Shared, Writer};
 use crate::Error;
 use crate::event::{EventEnvelope, EventId, IntoEnvelope};
 use crate::store::{Backend, NewRow, Seated};
@@ -13,7 +13,9 @@ use crate::trace;
 pub struct Receipt {
     /// The event's id.
     pub event_id: EventId,
-    inserted: Option<(i64, EventEnvelope)>,
+    is_new: bool,
+    /// The rows that are new; more than one if a hook has added events.
+    inserted: Vec<(i64, EventEnvelope)>,
     /// When it was inserted, or a moment earlier.
     since: Instant,
 }
@@ -39,7 +41,11 @@ impl Receipt {
     /// # }
     /// ```
     pub fn is_new(&self) -> bool {
-        self.inserted.is_some()
+        self.is_new
+    }
+
+    fn events(&self) -> impl Iterator<Item = &EventEnvelope> {
+        self.inserted.iter().map(|(_, event)| event)
     }
 }
 
@@ -73,11 +79,11 @@ impl<DB: Backend> Writer<DB> {
         let inserted = shared.store.insert(connection, &rows).await;
         let inserted = inserted.map_err(|error| shared.store.lost_or(error))?;
         shared.hooks.after_write(&events);
-        Ok(events.into_iter().zip(inserted).next().map(|(envelope, inserted)| Receipt {
-            event_id: envelope.event_id(),
-            since,
-            inserted: (!inserted.duplicate).then_some((inserted.sequence, envelope)),
-        }))
+        let first = events.first().zip(inserted.first());
+        let first = first.map(|(event, inserted)| (event.event_id(), !inserted.duplicate));
+        let rows = events.into_iter().zip(inserted).filter(|(_, inserted)| !inserted.duplicate);
+        let inserted = rows.map(|(envelope, inserted)| (inserted.sequence, envelope)).collect();
+        Ok(first.map(|(event_id, is_new)| Receipt { event_id, is_new, inserted, since }))
     }
 
     /// Says that the transaction of a receipt was committed, so that the event can be delivered at
@@ -86,23 +92,32 @@ impl<DB: Backend> Writer<DB> {
     /// # Errors
     /// If the database fails; the poller finds the event then.
     pub async fn committed(&self, receipt: Receipt) -> Result<(), Error> {
-        let Receipt { inserted, since, .. } = receipt;
-        let Some((sequence, envelope)) = inserted else { return Ok(()) };
+        let events: Vec<EventEnvelope> = receipt.events().cloned().collect();
         if let Some(counter) = &self.shared.counter {
-            counter.committed(&envelope);
+            events.iter().for_each(|event| counter.committed(event));
         }
-        self.shared.hooks.after_commit(std::slice::from_ref(&envelope));
-        let Some(seat) = self.shared.seats.reserve(&envelope, 0) else {
+        self.shared.hooks.after_commit(&events);
+        for (sequence, envelope) in receipt.inserted {
+            self.hand_over(sequence, envelope, receipt.since).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives an event that was committed to a worker, if one is free and no poller was faster.
+    async fn hand_over(
+        &self,
+        sequence: i64,
+        envelope: EventEnvelope,
+        since: Instant,
+    ) -> Result<(), Error> {
+        let Shared { seats, store, .. } = &*self.shared;
+        let Some(seat) = seats.reserve(&envelope, 0) else {
             let delayed = usize::from(envelope.delay().is_some());
-            self.shared
-                .seats
-                .committed(Vec::new(), Left { due: 1 - delayed, delayed, since: Some(since) });
+            seats.committed(Vec::new(), Left { due: 1 - delayed, delayed, since: Some(since) });
             return Ok(());
         };
-        let lease = self.shared.seats.lease();
-        if self.shared.store.claim_inserted(sequence, &envelope, lease).await? {
-            let hot = vec![Hot { seat, sequence, envelope }];
-            self.shared.seats.committed(hot, Left::default());
+        if store.claim_inserted(sequence, &envelope, seats.lease()).await? {
+            seats.committed(vec![Hot { seat, sequence, envelope }], Left::default());
         }
         Ok(())
     }
@@ -110,8 +125,7 @@ impl<DB: Backend> Writer<DB> {
     /// Says that the transaction of a receipt was rolled back, and tells the hooks. Only they need it: nothing
     /// is delivered in any case.
     pub fn rolled_back(&self, receipt: Receipt) {
-        if let Some((_, envelope)) = receipt.inserted {
-            self.shared.hooks.after_rollback(&[envelope]);
-        }
+        let events: Vec<EventEnvelope> = receipt.events().cloned().collect();
+        self.shared.hooks.after_rollback(&events);
     }
 }

@@ -121,9 +121,11 @@ impl<DB: Backend> Tx<DB> {
     /// Inserts the buffered events and commits.
     ///
     /// # Errors
-    /// [`Error::TransactionLost`] if the database had ended the transaction before: no event is
-    /// written then; or [`Error::CommittedEarly`] if a statement has committed it. Any other error leaves open whether the commit took place; if it did, the
-    /// events will be delivered. So does dropping this future before its end.
+    /// [`Error::TransactionLost`] if the database had ended the transaction before: no event is written
+    /// then. [`Error::CommittedEarly`] if on MySQL or MariaDB a statement had committed it: what came before
+    /// that statement is committed, flushed events among it, and later events are not written. Any other
+    /// error leaves open whether the commit took place; if it did, the events will be delivered. So does
+    /// dropping this future before its end.
     pub async fn commit(self) -> Result<(), Error> {
         let events = self.buffer.len() + self.flushed.len();
         let span = trace::write(self.shared.store.table(), events);
@@ -149,19 +151,29 @@ impl<DB: Backend> Tx<DB> {
 
     /// Undoes everything, unless a statement has committed what came before it.
     async fn undo_or_keep(&mut self, error: Error) -> Error {
-        let ids = self.flushed.iter().map(|flushed| flushed.envelope.event_id().to_string());
-        let ids: Vec<String> = ids.collect();
-        let store = self.shared.store.clone();
-        if !matches!(error, Error::TransactionLost)
-            || !store.committed_early(self.sqlx(), ids).await
-        {
+        let new = self.flushed.iter().filter(|flushed| !flushed.inserted.duplicate);
+        let ids: Vec<String> = new.map(|flushed| flushed.envelope.event_id().to_string()).collect();
+        if !matches!(error, Error::TransactionLost) || ids.is_empty() {
             self.abandon().await;
             return error;
         }
-        let kept = std::mem::take(&mut self.flushed);
+        let store = self.shared.store.clone();
+        let Ok(committed) = store.committed_early(self.sqlx(), ids).await else {
+            // What became of these is unknown: no hook is told of them.
+            self.flushed.clear();
+            self.abandon().await;
+            return error;
+        };
+        let flushed = std::mem::take(&mut self.flushed);
+        let is_kept = |flushed: &Flushed| {
+            !flushed.inserted.duplicate && committed.contains(&flushed.inserted.sequence)
+        };
+        let (kept, undone) = flushed.into_iter().partition::<Vec<_>, _>(is_kept);
+        let is_committed = !kept.is_empty();
+        self.flushed = undone;
         self.dispatch(kept);
         self.abandon().await;
-        Error::CommittedEarly
+        if is_committed { Error::CommittedEarly } else { error }
     }
 
     /// Commits what is there.
