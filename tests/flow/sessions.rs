@@ -18,6 +18,8 @@ fn odd<DB: TestDatabase>() -> &'static [&'static str] {
             "SET DateStyle = 'German'",
             "SET TimeZone = 'Asia/Kathmandu'",
             "SET IntervalStyle = 'sql_standard'",
+            "SET lock_timeout = 0",
+            "SET statement_timeout = 0",
         ],
         _ => &[
             "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
@@ -102,7 +104,8 @@ async fn the_relay_reads_what_is_committed<DB: TestDatabase>(db: Fresh<DB>) {
     db.run(
         "CREATE TABLE seen (level text); \
          CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN \
-            INSERT INTO seen VALUES (current_setting(''transaction_isolation'')); RETURN NULL; END'; \
+            INSERT INTO seen VALUES (current_setting(''transaction_isolation'') || '', '' \
+            || current_setting(''lock_timeout'')); RETURN NULL; END'; \
          CREATE TRIGGER note AFTER UPDATE ON outbox_event EXECUTE FUNCTION note()",
     )
     .await;
@@ -112,7 +115,7 @@ async fn the_relay_reads_what_is_committed<DB: TestDatabase>(db: Fresh<DB>) {
     eventually("all are recorded", async || with_status(&db, 1).await == 4).await;
     outbox.shutdown().await.unwrap();
     let levels: Vec<[String; 1]> = db.texts("SELECT DISTINCT level FROM seen").await;
-    assert_eq!(levels, [["read committed".to_owned()]]);
+    assert_eq!(levels, [["read committed, 250ms".to_owned()]]);
 }
 
 async fn a_relay_is_not_held_back_by_safe_modes<DB: TestDatabase>(db: Fresh<DB>) {

@@ -39,7 +39,7 @@ pub struct Inserted {
 
 /// The most that goes into one statement.
 const CHUNK_ROWS: usize = 500;
-/// MySQL takes no larger packet where its limit is the smallest that was ever its default.
+/// MySQL takes no larger packet where its limit is the default of MySQL 5.7.
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 
 impl<DB: Backend> Store<DB> {
@@ -178,14 +178,18 @@ fn chunk_length(rows: &[NewRow<'_>], arrays: bool) -> usize {
 fn sent_bytes(row: &NewRow<'_>, arrays: bool) -> usize {
     /// Brackets, quotes and commas; five numbers.
     const AROUND: usize = 40 + 5 * 20;
-    let text = |text: &str| {
-        let escapes = |byte: u8| match byte {
-            b'"' | b'\\' => 1,
-            ..0x20 => 5,
+    // As JSON text within JSON text, a quote is four bytes, and a control character seven.
+    let escaped = |text: &str, quote: usize, control: usize| {
+        let more = |byte: u8| match byte {
+            b'"' | b'\\' => quote,
+            ..0x20 => control,
             _ => 0,
         };
-        if arrays { text.len() } else { text.len() + text.bytes().map(escapes).sum::<usize>() }
+        text.len() + text.bytes().map(more).sum::<usize>()
     };
+    let text = |text: &str| if arrays { text.len() } else { escaped(text, 1, 5) };
+    let header = |text: &str| if arrays { escaped(text, 1, 5) } else { escaped(text, 3, 6) };
+    let headers = |(key, value): (&str, &str)| header(key) + header(value) + 4 * 2 + 2;
     let NewRow { envelope, seated } = row;
     let owner = if let Seated::Yes(lease) = seated { text(lease.owner) } else { 0 };
     let id = envelope.event_id();
@@ -195,7 +199,7 @@ fn sent_bytes(row: &NewRow<'_>, arrays: bool) -> usize {
         + owner
         + names.into_iter().chain(more.into_iter().flatten()).map(text).sum::<usize>()
         + text(envelope.payload().as_str())
-        + envelope.headers().to_json().map_or(0, |headers| text(&headers))
+        + envelope.headers().iter().map(headers).sum::<usize>()
 }
 
 pub(super) fn arguments(rows: &[&NewRow<'_>]) -> Batch {

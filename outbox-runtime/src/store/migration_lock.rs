@@ -84,7 +84,7 @@ impl MigrationLock {
         let rows = DB::fetch(connection, sql, vec![]).await?;
         match rows.first().map_or(Ok(None), |row| DB::int(row, 0))? {
             Some(taken) => Ok(taken == 1),
-            // It ran out of memory, or somebody has ended the statement.
+            // It ran out of memory, or the statement was killed.
             None => Err(sqlx::Error::Protocol("GET_LOCK has failed: its answer is NULL".into())),
         }
     }

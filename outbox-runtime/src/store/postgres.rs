@@ -41,13 +41,22 @@ backend! {
         let mut listener = begun.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
         heard();
         // A connection pooler in transaction mode takes the LISTEN, and passes no notification on.
-        sqlx::query("SELECT pg_notify($1, '')").bind(channel).execute(pool).await?;
-        if tokio::time::timeout(HEARTBEAT, listener.try_recv()).await.is_err() {
-            return Err(sqlx::Error::Protocol(
-                "a notification did not arrive: a connection pooler in transaction mode passes none on; \
-                 connect to the server itself, or turn `notify` off"
-                    .into(),
-            ));
+        let test = async {
+            let mut connection = pool.acquire().await?;
+            // If the network is silent, the pool must not wait for it.
+            connection.close_on_drop();
+            sqlx::query("SELECT pg_notify($1, '')").bind(channel).execute(&mut *connection).await?;
+            listener.try_recv().await
+        };
+        match tokio::time::timeout(HEARTBEAT, test).await {
+            Ok(received) => drop(received?),
+            Err(_) => {
+                return Err(sqlx::Error::Protocol(
+                    "a notification did not arrive within 10 s; a connection pooler in transaction mode \
+                     passes none on: connect to the server itself, or turn `notify` off"
+                        .into(),
+                ));
+            }
         }
         let lifetime = pool.options().get_max_lifetime().unwrap_or(Duration::MAX);
         let mut too_old = std::pin::pin!(tokio::time::sleep(lifetime));
@@ -126,8 +135,10 @@ pub(super) const DIALECT: Dialect = Dialect {
     // One row that another session has locked must not hold up the others: see `finish`. A session whose
     // network is gone must not keep its transaction.
     relay_settings: &[("lock_timeout", "250"), ("idle_in_transaction_session_timeout", "10000")],
-    // Not by an option: what the application runs on each new connection comes after those.
-    session: Some("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"),
+    session: Some(
+        "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+         SET statement_timeout = {millis}",
+    ),
     end_session: Some("SELECT pg_terminate_backend(pg_backend_pid())"),
     begin: "BEGIN",
     begin_acknowledging: "BEGIN ISOLATION LEVEL READ COMMITTED",

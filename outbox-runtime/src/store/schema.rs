@@ -170,7 +170,7 @@ fn migrations(dialect: &Dialect) -> Migrations {
             steps: &[include_str!("schema/mysql/0001_create.sql")],
             versions: "CREATE TABLE IF NOT EXISTS {versions} \
                 (table_name VARCHAR(63) PRIMARY KEY, version INT NOT NULL);",
-            // The application may have switched it off, and nobody would commit.
+            // The application may have switched it off; nothing would be committed.
             setup: "SET SESSION autocommit = 1",
             transactional: false,
         },
