@@ -250,9 +250,9 @@ impl<DB: Backend> Dispatcher<DB> {
     /// of a lease or of a back-off in its place.
     fn lag(&self, entry: &Entry) -> Duration {
         let event = &entry.envelope;
-        let due = match self.hand.token(entry) {
-            Some(1) => event.available_at().max(event.occurred_at()),
-            _ => event.occurred_at(),
+        let due = match entry.first_claim {
+            true => event.available_at().max(event.occurred_at()),
+            false => event.occurred_at(),
         };
         self.writer.store().wall_clock().duration_since(due).unwrap_or_default()
     }

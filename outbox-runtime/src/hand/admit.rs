@@ -45,8 +45,7 @@ impl Hand {
         state.bytes += held.bytes;
         state.held.insert(sequence, held);
         state.running += 1;
-        let Claimed { attempts, envelope, .. } = row;
-        Some(Entry { sequence, attempts, envelope, group: None, lane: Lane::Cold, place: None })
+        Some(Entry::claimed(row, None, None))
     }
 
     /// Whoever had it has let go of it: it returns when its lease has ended.
@@ -175,8 +174,7 @@ impl State {
             group.bytes += bytes;
         }
         self.occupy(group, Lane::Cold);
-        let Claimed { attempts, envelope, .. } = row;
-        let entry = Entry { sequence, attempts, envelope, group, lane: Lane::Cold, place };
+        let entry = Entry::claimed(row, group, place);
         match self.phase {
             Phase::Running | Phase::Draining if place.is_some() => self.lanes.push_ready(entry),
             Phase::Running | Phase::Draining => self.lanes.push(entry),

@@ -34,7 +34,7 @@ use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use crate::event::EventEnvelope;
-use crate::store::Finished;
+use crate::store::{Claimed, Finished};
 use group::Group;
 pub(crate) use group::{BreakerStep, Share};
 use held::Held;
@@ -70,12 +70,22 @@ pub(crate) struct Entry {
     pub(crate) sequence: i64,
     pub(crate) attempts: u32,
     pub(crate) envelope: EventEnvelope,
+    /// Whether it was never claimed before.
+    pub(crate) first_claim: bool,
     /// The listener's number; `None` if nobody listens.
     pub(crate) group: Option<usize>,
     lane: Lane,
     /// The order in which it has left its lane, if it has. One that waits again afterwards, say for its
     /// lease to be renewed, does not go behind those that came later.
     place: Option<u64>,
+}
+
+impl Entry {
+    fn claimed(row: Claimed, group: Option<usize>, place: Option<u64>) -> Self {
+        let first_claim = row.token == 1;
+        let Claimed { sequence, attempts, envelope, .. } = row;
+        Self { sequence, attempts, envelope, first_claim, group, lane: Lane::Cold, place }
+    }
 }
 
 /// What became of a row.

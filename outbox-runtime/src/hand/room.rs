@@ -12,15 +12,17 @@ pub(crate) struct Room {
     pub(crate) lane: usize,
     /// All places but those of listeners whose events are not claimed.
     pub(super) places: usize,
-    /// So many rows, so that no listener gets more than its share.
+    /// The most rows, so that no listener gets more than its share.
     pub(crate) rows: usize,
-    /// So many bytes.
+    /// The most bytes.
     pub(crate) bytes: usize,
     /// For each listener, whether its events may be claimed.
     pub(crate) open: Vec<bool>,
     /// When all this changes although nothing happens: the pause of a listener ends, or one is left
     /// out.
     pub(crate) changes_in: Option<Duration>,
+    /// When the pause of a listener ends. Of all changes this alone matters while nothing is due.
+    pub(crate) reopens_in: Option<Duration>,
 }
 
 impl Room {
@@ -101,12 +103,13 @@ impl State {
                     room.bytes = room.bytes.min(memory.free);
                 }
             }
-            let wait = group.breaker.paused_for(now);
-            let wait = wait.or(claiming.grace_left(now).filter(|_| open));
+            let pause = group.breaker.paused_for(now);
+            let wait = pause.or(claiming.grace_left(now).filter(|_| open));
             if open && matches!(claiming, Claiming::Crowded { .. }) {
                 room.lane = 0;
             }
             room.changes_in = sooner(room.changes_in, wait);
+            room.reopens_in = sooner(room.reopens_in, pause);
             room.open.push(open);
             each.push(claiming);
             if open {

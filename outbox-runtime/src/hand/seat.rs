@@ -101,6 +101,7 @@ impl HotSeat {
             sequence,
             attempts: 0,
             envelope,
+            first_claim: true,
             group: self.group,
             lane: Lane::Hot,
             place: None,

@@ -119,8 +119,8 @@ impl<DB: Backend> PollLoop<DB> {
         if let (Some(Seen { due: false, next_at }), false) = (look, calls.due) {
             let scan_in = self.poller.scan_in().await;
             if !scans(scan_in) {
-                let changes_in = self.poller.hand.claimable().changes_in;
-                self.sleep([next_at, after(changes_in), after(scan_in)]);
+                let reopens_in = self.poller.hand.claimable().reopens_in;
+                self.sleep([next_at, after(reopens_in), after(scan_in)]);
                 return Ok(());
             }
         }

@@ -67,6 +67,7 @@ fn after_its_pause_a_listener_is_not_paused_and_nothing_is_due_to_happen() {
     open(&hand, 1);
     let room = hand.claimable();
     assert_eq!((room.open, room.changes_in, hand.paused()), (vec![false], Some(PAUSE), 1));
+    assert_eq!(room.reopens_in, Some(PAUSE));
     assert_eq!(hand.reserve(10, Some(0), 0).unwrap_err(), NoSeat::Closed);
     pass(&now, PAUSE);
     let room = hand.claimable();

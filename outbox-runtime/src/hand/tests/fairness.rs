@@ -134,6 +134,7 @@ fn a_slow_listener_is_left_out_of_claims_when_its_share_is_used_up() {
     let room = hand.begin_claim();
     assert_eq!((room.lane, room.open), (0, vec![true, true]), "it may just be busy");
     assert_eq!(room.changes_in, Some(Duration::from_millis(100)));
+    assert_eq!(room.reopens_in, None, "nothing happens by itself if nothing is due");
     *now.lock().unwrap() += Duration::from_millis(100);
     let room = hand.begin_claim();
     assert_eq!((room.lane, room.open.clone()), (24, vec![false, true]), "it is slow");
