@@ -100,7 +100,7 @@ pub enum Error {
         status: Status,
     },
 
-    /// Dead events were to be replayed in batches of none.
+    /// A batch size of 0 was given.
     #[error("the batch size must be at least 1")]
     BatchSizeZero,
 

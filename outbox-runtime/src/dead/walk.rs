@@ -20,7 +20,7 @@ pub(super) struct Walk<DB: Backend> {
 
 impl<DB: Backend> Walk<DB> {
     /// # Errors
-    /// [`Error::BatchSizeZero`] for pages of none, or if the database fails.
+    /// [`Error::BatchSizeZero`] for a page size of 0, or if the database fails.
     pub(super) async fn begin(
         store: &Store<DB>,
         filter: &DeadFilter,

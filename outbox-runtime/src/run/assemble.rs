@@ -58,7 +58,7 @@ pub(super) async fn assemble<DB: Backend>(
     let connections = lint::Connections {
         pool: pool.options().get_max_connections(),
         relay: if in_memory { 0 } else { config.relay_connections() },
-        // Whoever may not be told it starts without this warning.
+        // A user who has no right to see it starts without this warning.
         limit: store.connection_limit().await.unwrap_or_default(),
         one_writer: store.has_one_writer(),
     };

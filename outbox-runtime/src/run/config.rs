@@ -288,10 +288,17 @@ impl PurgeConfig {
         .filter(|(_, value)| value.is_some_and(|value| value.is_zero()))
         .map(|(option, _)| ConfigFault { option, value: "0ns".to_owned(), reason: LONGER })
         .collect();
-        if self.batch_size == 0 {
-            let (option, value) = ("purge.batch_size", "0".to_owned());
-            faults.push(ConfigFault { option, value, reason: AT_LEAST_ONE });
-        }
+        let reason = match self.batch_size {
+            0 => Some(AT_LEAST_ONE),
+            // Their keys are read into memory, and deleted by one statement.
+            10_001.. => Some("at most 10000"),
+            _ => None,
+        };
+        faults.extend(reason.map(|reason| ConfigFault {
+            option: "purge.batch_size",
+            value: self.batch_size.to_string(),
+            reason,
+        }));
         faults
     }
 }

@@ -2,10 +2,11 @@
 
 use super::{Config, Mode};
 
-/// The poller and the recorder keep one each; lease renewal, purge, sampler and notifier share two.
+/// The poller and the recorder keep one each; lease renewal, purge and sampler share two.
 const POOLED: u32 = 4;
 
-/// The notification listener waits on one of its own.
+/// With notifications, one more for the notifier, and one on which the notification listener waits.
+const NOTIFYING: u32 = 1;
 const LISTENING: u32 = 1;
 
 /// Those of one relay.
@@ -27,8 +28,10 @@ impl Config {
         if self.mode == Mode::WriterOnly {
             return RelayConnections { pooled: 0, listening: 0 };
         }
-        let listening = if self.notify { LISTENING } else { 0 };
-        RelayConnections { pooled: POOLED, listening }
+        if self.notify {
+            return RelayConnections { pooled: POOLED + NOTIFYING, listening: LISTENING };
+        }
+        RelayConnections { pooled: POOLED, listening: 0 }
     }
 
     /// The most connections that the relay of one process opens to the database. They come in addition to the
@@ -43,7 +46,7 @@ impl Config {
     /// let mut config = Config::default();
     /// assert_eq!(config.relay_connections(), 4);
     /// config.notify = true;
-    /// assert_eq!(config.relay_connections(), 5);
+    /// assert_eq!(config.relay_connections(), 6);
     /// config.mode = Mode::WriterOnly;
     /// assert_eq!(config.relay_connections(), 0);
     /// ```

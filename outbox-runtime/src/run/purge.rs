@@ -297,6 +297,9 @@ pub(super) struct PurgeLoop<DB: Backend> {
 /// Longer than any process lives, and short enough to be added to a clock.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
+/// How long a purge that has failed waits at most.
+const AFTER_A_FAILURE: Duration = Duration::from_secs(60);
+
 impl<DB: Backend> PurgeLoop<DB> {
     pub(super) fn new(purger: Purger<DB>) -> Self {
         Self { purger, next: Instant::now() }
@@ -311,6 +314,8 @@ impl<DB: Backend> Service for PurgeLoop<DB> {
             () = stop.cancelled() => return Ok(()),
             () = tokio::time::sleep_until(self.next.into()) => {}
         }
+        // Also if it fails: a user without the right to delete fails every time.
+        self.next = Instant::now() + self.purger.config.interval.min(AFTER_A_FAILURE);
         let mut purge = self.purger.begin();
         while !stop.is_cancelled() && purge.next().await?.is_some() {}
         let report = purge.report();

@@ -140,12 +140,18 @@ async fn prepare<DB: Backend>(store: &Store<DB>, faults: &mut Vec<StartFault>) -
             if !may_make {
                 return Ok(Some(in_memory));
             }
-            migrate(pool, &table).await.map_err(|error| {
-                // Without the right to make it, the answer is the SQL for somebody who has it.
-                let (found, source) = (Box::new(found), Box::new(error));
-                SchemaError::NotMade { table, found, sql, source }
-            })?;
-            store.verify().await?;
+            match migrate(pool, &table).await {
+                Ok(()) => store.verify().await?,
+                // Another process makes it, or has made it by now.
+                Err(locked @ Error::Schema(SchemaError::Locked { .. })) => {
+                    store.verify().await.map_err(|_| locked)?;
+                }
+                // Without the right to make it, the answer is the SQL for a user who has it.
+                Err(error) => {
+                    let (found, source) = (Box::new(found), Box::new(error));
+                    return Err(SchemaError::NotMade { table, found, sql, source }.into());
+                }
+            }
         }
         for warning in store.warnings().await? {
             tracing::warn!(table = %store.table(), "{warning}");
