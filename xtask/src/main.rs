@@ -18,7 +18,7 @@ use test::Extent;
 const USAGE: &str = "\
 cargo xtask test [--long]    everything that must pass: format, lints, docs, tests, features, drift
 cargo xtask test --quick     format, lints and the tests that take little time
-cargo xtask test --mysql | --postgres14 | --postgres18 | --pgbouncer
+cargo xtask test --mysql | --postgres14 | .. | --postgres18 | --pgbouncer
                              the tests of one database, on a server that it downloads
 cargo xtask linked [--long]  the link-time registry under each way of building
 cargo xtask bench [--quick] [--json]

@@ -80,8 +80,9 @@ fn of_connections(listeners: &Listeners, connections: Connections) -> Vec<String
         warnings.push(format!(
             "this process may open {all} connections ({pool} of the application's pool and {relay} of the \
              relay), and the server permits {limit}, to all processes together: under load, connections are \
-             refused; give the pool fewer (`PoolOptions::max_connections`), or have the server permit more \
-             (`max_connections`, or the limit of the user or the database)"
+             refused, unless a connection pooler stands between; give the pool fewer \
+             (`PoolOptions::max_connections`), or have the server permit more (`max_connections`, or the limit \
+             of the user or the database)"
         ));
     }
     let in_tx = listeners.iter().find(|listener| listener.tx_database().is_some());

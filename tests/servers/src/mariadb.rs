@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
@@ -28,6 +28,14 @@ pub(crate) fn plan() -> Result<Plan> {
     }
     prepared.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
     prepare(prepared)?;
+    set_up(&mut server, &folder, port);
+    let url = format!("mysql://root@127.0.0.1:{port}/mysql");
+    let (command, ready) = (server, Ready::Greets(port));
+    Ok(Plan { name: "MariaDB", version, url, folder, command, ready, polite: "TERM", behind: None })
+}
+
+/// What MySQL understands as well.
+pub(crate) fn set_up(server: &mut Command, folder: &Path, port: u16) {
     server.arg(format!("--port={port}"));
     server.arg(format!("--socket={}", folder.join("socket").display()));
     server.args([
@@ -39,9 +47,6 @@ pub(crate) fn plan() -> Result<Plan> {
         "--innodb-flush-log-at-trx-commit=2",
         "--innodb-buffer-pool-size=256M",
     ]);
-    let url = format!("mysql://root@127.0.0.1:{port}/mysql");
-    let (command, ready) = (server, Ready::Greets(port));
-    Ok(Plan { name: "MariaDB", version, url, folder, command, ready, polite: "TERM", behind: None })
 }
 
 fn program(name: &str) -> Option<PathBuf> {

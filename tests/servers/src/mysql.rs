@@ -2,6 +2,7 @@ use std::fs;
 
 use crate::Result;
 use crate::download::unstable;
+use crate::mariadb::set_up;
 use crate::process::{is_root, prepare};
 use crate::server::{Plan, Ready, free_port, new_folder};
 
@@ -36,17 +37,7 @@ pub(crate) fn plan() -> Result<Plan> {
     )?;
     let port = free_port()?;
     server.arg(format!("--init-file={}", accounts.display()));
-    server.arg(format!("--port={port}"));
-    server.arg(format!("--socket={}", folder.join("socket").display()));
-    server.args([
-        "--bind-address=127.0.0.1",
-        "--max-connections=300",
-        "--skip-log-bin",
-        "--innodb-lock-wait-timeout=10",
-        // Handed to the system at each commit, so that it outlives the server.
-        "--innodb-flush-log-at-trx-commit=2",
-        "--innodb-buffer-pool-size=256M",
-    ]);
+    set_up(&mut server, &folder, port);
     Ok(Plan {
         name: "MySQL",
         version,
