@@ -122,6 +122,17 @@ fn only_a_choice_between_both_lanes_counts_as_a_turn() {
 }
 
 #[test]
+fn headers_count_as_much_as_payloads() {
+    let hand = hand(&[None]);
+    let event =
+        EventEnvelope::builder("A").header("trace", "x".repeat(395)).payload_json("\"12345678\"");
+    let envelope = event.build().unwrap();
+    assert_eq!(envelope.bytes(), 10 + 5 + 395);
+    hand.admit(vec![(Claimed { envelope, ..row(1, 1) }, Some(0))], Instant::now());
+    assert_eq!(hand.claimable().bytes, LIMITS.bytes - 410);
+}
+
+#[test]
 fn seats_are_bounded_in_number_and_bytes_and_for_one_transaction() {
     let hand = hand(&[None]);
     assert!(hand.reserve(10, Some(0), 2).is_err(), "a quarter of the lane for one transaction");
