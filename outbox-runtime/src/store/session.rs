@@ -108,10 +108,10 @@ impl<DB: Backend> Store<DB> {
             application,
             statement_timeout,
             set_up,
-            setup: match set_up {
-                SetUp::AtStart => statements::session(DB::DIALECT, statement_timeout),
-                // The pooler would give the session, with what was set, to another client.
-                SetUp::InTransactions => None,
+            // A pooler would give the session, with what was set, to another client.
+            setup: match settings {
+                None => statements::session(DB::DIALECT, statement_timeout),
+                Some(_) => None,
             },
         };
         let options = session.application.options().clone().max_connections(connections);
