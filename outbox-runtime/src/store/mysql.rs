@@ -68,7 +68,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     session: Some(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
          SET SESSION autocommit = 1, sql_safe_updates = 0, sql_select_limit = DEFAULT, \
-            innodb_lock_wait_timeout = 1 /*M! , max_statement_time = {seconds} */ \
+            innodb_lock_wait_timeout = 1 /*M! , max_statement_time = {seconds}, idle_transaction_timeout = {whole} */ \
             /*!80000 , max_execution_time = {millis} */",
     ),
     end_session: Some("KILL CONNECTION_ID()"),

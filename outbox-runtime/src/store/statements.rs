@@ -353,7 +353,10 @@ pub(super) fn settings(dialect: &Dialect, statement_timeout: Option<Duration>) -
 pub(super) fn session(dialect: &Dialect, statement_timeout: Duration) -> Option<SqlStr> {
     let seconds = format!("{:.3}", statement_timeout.as_secs_f64());
     let millis = statement_timeout.as_millis().to_string();
-    let mut session = dialect.session?.replace("{seconds}", &seconds).replace("{millis}", &millis);
+    // A transaction whose client has fallen silent would keep its row locks beyond a lease.
+    let whole = statement_timeout.as_secs_f64().ceil().to_string();
+    let session = dialect.session?.replace("{seconds}", &seconds).replace("{millis}", &millis);
+    let mut session = session.replace("{whole}", &whole);
     // The session was started with these, but what the application runs on a new connection comes later.
     for (name, value) in dialect.settings.iter().chain(dialect.relay_settings) {
         session.push_str(&format!("; SET {name} = {value}"));
