@@ -134,7 +134,32 @@ async fn a_relay_is_not_held_back_by_safe_modes<DB: TestDatabase>(db: Fresh<DB>)
     heard.assert_each_once(21);
 }
 
+/// A transaction whose client has fallen silent keeps its row locks. MariaDB ends it well within the lease.
+async fn a_silent_transaction_has_a_limit<DB: TestDatabase>(db: Fresh<DB>) {
+    let mariadb = "SELECT VERSION() LIKE '%MariaDB%'";
+    if DB::SHORT_NAME != "mysql" || db.number(mariadb).await != 1 {
+        return;
+    }
+    let heard = Heard::default();
+    let builder = outbox::builder(db.pool.clone()).listeners(listening(&heard));
+    let builder = builder.lease(Duration::from_secs(6)).poll_interval(Duration::from_millis(50));
+    let outbox = builder.start().await.unwrap();
+    db.run("CREATE TABLE seen (seconds BIGINT)").await;
+    db.run(
+        "CREATE TRIGGER note AFTER UPDATE ON outbox_event FOR EACH ROW \
+         INSERT INTO seen VALUES (@@idle_transaction_timeout)",
+    )
+    .await;
+    insert_due(&db, &outbox, &["B"; 3]).await;
+    heard.reach(3).await;
+    eventually("all are recorded", async || with_status(&db, 1).await == 3).await;
+    outbox.shutdown().await.unwrap();
+    assert_eq!(db.number("SELECT MIN(seconds) FROM seen").await, 2);
+    assert_eq!(db.number("SELECT MAX(seconds) FROM seen").await, 2);
+}
+
 on_every_server!(
+    a_silent_transaction_has_a_limit,
     everything_is_committed,
     the_relay_reads_what_is_committed,
     a_relay_is_not_held_back_by_safe_modes,
