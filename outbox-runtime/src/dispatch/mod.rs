@@ -174,7 +174,7 @@ impl<DB: Backend> Dispatcher<DB> {
         decision
     }
 
-    /// Nobody listens to it. Interceptors hear of its end as of any other; they cannot change it.
+    /// It is unroutable. Interceptors hear of its end as of any other; they cannot change it.
     fn give_up_unroutable(&self, entry: &Entry) -> Decision {
         let event = &entry.envelope;
         let error = format!(
@@ -184,7 +184,7 @@ impl<DB: Backend> Dispatcher<DB> {
         );
         let (passed, _) = self.interceptors.before(event, entry.attempts);
         self.interceptors.after(passed, event, Some(&error.as_str().into()));
-        // Nobody was called, so no call is counted.
+        // No listener was called, so no call is counted.
         self.tell_death(self.topics.of_type(event.event_type()), entry, entry.attempts, &error);
         Decision::Record(Finished::Dead { attempts: entry.attempts, error })
     }

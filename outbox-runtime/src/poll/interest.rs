@@ -21,7 +21,7 @@ impl Interest {
         self.listeners.position(aggregate, event)
     }
 
-    /// Which listeners are open, and after them, if every event is asked for, those that nobody listens to:
+    /// Which listeners are open, and after them, if every event is asked for, the unroutable ones:
     /// they are never closed. A node that is paused says nothing of its listeners.
     pub(super) fn extend(&self, open: &mut Vec<bool>) {
         if self.everything && !open.is_empty() {
@@ -29,7 +29,7 @@ impl Interest {
         }
     }
 
-    /// The events of the listeners that are open, and those that nobody listens to if every event is asked
+    /// The events of the listeners that are open, and the unroutable ones if every event is asked
     /// for; `None` if there is none.
     pub(super) fn of_open<DB: Backend>(
         &self,

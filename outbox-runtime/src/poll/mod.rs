@@ -193,7 +193,7 @@ impl<DB: Backend> Poller<DB> {
         }
     }
 
-    /// Whether the last round has left out some listener, whoever asked for the round.
+    /// Whether the last round has left out some listener, also if a caller asked for the round.
     pub(crate) fn is_limited(&self) -> bool {
         self.asked().contains(&false)
     }

@@ -52,7 +52,7 @@ pub struct Dialect {
     pub(super) has_settings: Option<&'static str>,
     /// And those of the relay alone.
     pub(super) relay_settings: &'static [(&'static str, &'static str)],
-    /// Sets up a session of the relay's own, where the options of a connection cannot. `{seconds}` and
+    /// Sets up a session of the relay's own, where the options of a connection cannot. `{seconds}`, `{whole}` (seconds) and
     /// `{millis}` are what a statement may take.
     pub(super) session: Option<&'static str>,
     /// Ends the session that runs it; `None` where a connection cannot hang.

@@ -64,11 +64,13 @@ pub(super) const DIALECT: Dialect = Dialect {
     has_settings: None,
     relay_settings: &[],
     // Each server skips the comment of the other. The shortest wait for a lock is a second on MySQL. The
-    // application may have set up its sessions otherwise, and the relay's with them.
+    // application may have set up its sessions otherwise, and the relay's with them. A transaction whose client
+    // has fallen silent would keep its row locks beyond a lease: MariaDB can end it.
     session: Some(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
          SET SESSION autocommit = 1, sql_safe_updates = 0, sql_select_limit = DEFAULT, \
-            innodb_lock_wait_timeout = 1 /*M! , max_statement_time = {seconds}, idle_transaction_timeout = {whole} */ \
+            innodb_lock_wait_timeout = 1 /*M! , max_statement_time = {seconds}, \
+            idle_transaction_timeout = {whole} */ \
             /*!80000 , max_execution_time = {millis} */",
     ),
     end_session: Some("KILL CONNECTION_ID()"),

@@ -353,7 +353,6 @@ pub(super) fn settings(dialect: &Dialect, statement_timeout: Option<Duration>) -
 pub(super) fn session(dialect: &Dialect, statement_timeout: Duration) -> Option<SqlStr> {
     let seconds = format!("{:.3}", statement_timeout.as_secs_f64());
     let millis = statement_timeout.as_millis().to_string();
-    // A transaction whose client has fallen silent would keep its row locks beyond a lease.
     let whole = statement_timeout.as_secs_f64().ceil().to_string();
     let session = dialect.session?.replace("{seconds}", &seconds).replace("{millis}", &millis);
     let mut session = session.replace("{whole}", &whole);
