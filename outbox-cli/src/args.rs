@@ -8,8 +8,8 @@ use outbox_runtime::event::Status;
 use outbox_runtime::store::{DeadFilter, EventQuery, Fingerprint, Table};
 
 use crate::exit;
-use crate::moment::{When, parse_span};
 use crate::output::Form;
+use crate::time::{When, parse_span};
 
 /// Looks after the table of an outbox: what waits, what died, what is wrong.
 #[derive(Debug, Parser)]

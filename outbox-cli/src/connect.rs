@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::fault::Fault;
 use crate::network::{self, Network};
 use crate::output::Form;
-use crate::{place, url};
+use crate::{redact, url};
 
 /// How long to wait for a server that does not answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,7 +47,7 @@ pub(crate) async fn run(Cli { global, command }: Cli) -> Result<Exit, Fault> {
         "postgres" | "postgresql" => on::<Postgres>(url, &global, command).await,
         "mysql" | "mariadb" => on::<MySql>(url, &global, command).await,
         _ => Err(Fault::usage(
-            format!("{} leads to no database that is known", place::shown(url)),
+            format!("{} leads to no database that is known", redact::shown(url)),
             "begin the URL with `sqlite:`, `postgres://` or `mysql://`",
         )),
     }
@@ -62,7 +62,7 @@ where
     {
         return command::migrate::print::<DB>(&global.table, global.form());
     }
-    let place = place::shown(url);
+    let place = redact::shown(url);
     let options = <DB::Connection as Connection>::Options::from_str(url).map_err(|error| {
         Fault::usage(
             format!("{place} cannot be read as a URL: {error}"),
@@ -75,7 +75,7 @@ where
         .acquire_timeout(PATIENCE)
         .connect_lazy_with(options.clone());
     let store = Store::new(pool.clone(), global.table.clone());
-    network::examine(&options, &store, &place).await;
+    network::doctor(&options, &store, &place).await;
     let session = Session { store, form: global.form(), place };
     let exit = dispatch(&session, command).await;
     // A server that is gone does not keep anybody here.

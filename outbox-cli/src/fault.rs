@@ -1,7 +1,7 @@
 //! What happened, and what to do.
 
 use outbox_runtime::Error;
-use outbox_runtime::store::{SchemaError, Trouble};
+use outbox_runtime::store::{DatabaseErrorKind, SchemaError};
 
 use crate::exit::Exit;
 use crate::output::{BAD, events, harmless, note};
@@ -52,18 +52,21 @@ impl Fault {
 
     /// What a driver has said about a database at some place.
     pub(crate) fn of_driver(doing: &str, error: &sqlx::Error, place: &str) -> Self {
-        Self::failed(format!("{doing}: {}", said(error)), remedy(Trouble::of(error), place))
+        Self::failed(
+            format!("{doing}: {}", said(error)),
+            remedy(DatabaseErrorKind::from_error(error), place),
+        )
     }
 
     /// What the runtime has said.
     pub(crate) fn of(error: &Error, place: &str) -> Self {
-        let trouble = error.trouble();
+        let trouble = error.database_error_kind();
         match error {
             // Whoever lacks a right is not helped by the SQL of the table.
             Error::Schema(SchemaError::Missing { table, source, .. }) => {
                 let what = match trouble {
-                    Trouble::NoTable => format!("there is no table `{table}` in {place}"),
-                    Trouble::NoColumn => {
+                    DatabaseErrorKind::NoTable => format!("there is no table `{table}` in {place}"),
+                    DatabaseErrorKind::NoColumn => {
                         format!(
                             "table `{table}` in {place} is not an outbox table: {}",
                             said(source)
@@ -114,35 +117,35 @@ impl Fault {
     }
 }
 
-fn remedy(trouble: Trouble, place: &str) -> String {
+fn remedy(trouble: DatabaseErrorKind, place: &str) -> String {
     match trouble {
-        Trouble::Unreachable => {
+        DatabaseErrorKind::Unreachable => {
             format!("see that the server runs and can be reached from here: {place}")
         }
-        Trouble::Login => "check user and password in the URL".to_owned(),
-        Trouble::NoDatabase => {
+        DatabaseErrorKind::Login => "check user and password in the URL".to_owned(),
+        DatabaseErrorKind::NoDatabase => {
             "check the database's name in the URL; a SQLite file is made only if the URL ends with \
              `?mode=rwc`"
                 .to_owned()
         }
-        Trouble::NoTable => {
+        DatabaseErrorKind::NoTable => {
             "name another one with `--table`, or make it with `outbox migrate`".to_owned()
         }
-        Trouble::NoColumn => {
+        DatabaseErrorKind::NoColumn => {
             "name another one with `--table`, or compare it with `outbox migrate --sql`".to_owned()
         }
-        Trouble::Rights => {
+        DatabaseErrorKind::Rights => {
             "use a user who may, or have the right granted; `outbox migrate --sql` prints what makes \
              the table"
                 .to_owned()
         }
-        Trouble::Tls if cfg!(feature = "tls") => {
+        DatabaseErrorKind::Tls if cfg!(feature = "tls") => {
             "check `sslmode` and the certificates in the URL".to_owned()
         }
-        Trouble::Tls => {
+        DatabaseErrorKind::Tls => {
             "this program was built without TLS: install it with its default features".to_owned()
         }
-        Trouble::ReadOnly => "connect to the primary".to_owned(),
+        DatabaseErrorKind::ReadOnly => "connect to the primary".to_owned(),
         _ => String::new(),
     }
 }

@@ -8,17 +8,17 @@
 //! reports, `fault` and `exit` how it ends.
 
 mod args;
-mod ask;
 mod command;
+mod confirm;
 mod connect;
 mod exit;
 mod fault;
-mod journal;
-mod moment;
+mod log;
 mod network;
 mod output;
-mod place;
+mod redact;
 mod table;
+mod time;
 mod url;
 
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ use clap::Parser;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let cli = args::Cli::parse();
-    journal::keep();
+    log::keep();
     match connect::run(cli).await {
         Ok(exit) => exit.into(),
         Err(fault) => {

@@ -46,7 +46,7 @@ impl Network for SqliteConnectOptions {
 
 /// Warns if a connection leaves this machine and is not encrypted, whatever the URL has asked for: `prefer` may
 /// have fallen back.
-pub(crate) async fn examine<DB: Backend, N: Network>(options: &N, store: &Store<DB>, place: &str) {
+pub(crate) async fn doctor<DB: Backend, N: Network>(options: &N, store: &Store<DB>, place: &str) {
     if !options.host().is_some_and(is_remote) {
         return;
     }

@@ -3,7 +3,7 @@
 //!
 //! # Layout
 //! The modules follow the way of an event: [`event`] is what is said, [`listener`] is who hears it,
-//! [`mod@write`] puts it into a transaction, [`store`] is the only SQL. `hand` is what this node has
+//! [`mod@write`] puts it into a transaction, [`store`] is the only SQL. `inflight` is what this node has
 //! claimed, `dispatch` brings it to the listeners and records what became of it, `poll` brings in more.
 //! `dead` is for what was given up. `run` puts it all together. `testing`, behind the feature of its name,
 //! is for the tests of those who use it.
@@ -14,7 +14,7 @@ pub mod listener;
 
 pub mod write;
 
-mod hand;
+mod inflight;
 
 mod dispatch;
 
@@ -30,11 +30,13 @@ mod metrics;
 
 mod run;
 
-mod caught;
+mod service;
+
+mod catch_panic;
 mod clock;
 mod error;
-mod pace;
-mod seldom;
+mod log_throttle;
+mod throttle;
 mod trace;
 
 #[cfg(test)]
@@ -43,7 +45,7 @@ mod simulation;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use dead::{DeadEvents, DeadGroup, DeadStream, Sweep};
+pub use dead::{BulkChange, DeadEvents, DeadGroup, DeadStream};
 pub use dispatch::EventInterceptor;
 pub use error::Error;
 pub use metrics::{DispatchResult, Metric, MetricKind, MetricUnit, MetricsExporter, Way};

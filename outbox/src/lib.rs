@@ -19,11 +19,11 @@ pub use outbox_runtime::listener::{
 
 #[doc(inline)]
 pub use outbox_runtime::{
-    Backoff, BackoffError, Builder, ClaimedEvent, Config, ConfigFault, DeadEvents, DeadGroup,
-    DeadStream, DispatchResult, DispatcherConfig, EnvError, Error, EventInterceptor, Metric,
-    MetricKind, MetricUnit, MetricsExporter, Mode, Outbox, PollerConfig, PollerHandler, Purge,
-    PurgeConfig, PurgeReport, PurgeScheduler, RetryConfig, RetryPolicy, StartError, StartFault,
-    Sweep, Unroutable, Way, builder, start,
+    Backoff, BackoffError, Builder, BulkChange, ClaimedEvent, Config, ConfigFault, DeadEvents,
+    DeadGroup, DeadStream, DispatchResult, DispatcherConfig, EnvError, Error, EventInterceptor,
+    Metric, MetricKind, MetricUnit, MetricsExporter, Mode, Outbox, PollerConfig, PollerHandler,
+    Purge, PurgeConfig, PurgeReport, PurgeScheduler, RetryConfig, RetryPolicy, StartError,
+    StartFault, Unroutable, Way, builder, start,
 };
 
 #[cfg(feature = "metrics")]
@@ -32,9 +32,9 @@ pub use outbox_runtime::{MetricsFacade, PrefixError};
 
 #[doc(inline)]
 pub use outbox_runtime::store::{
-    Backend, Completion, DEFAULT_TABLE, DeadEvent, DeadFilter, EventQuery, EventRow, Examination,
-    Finding, FindingLevel, Fingerprint, NoFingerprint, PendingType, SchemaError, SchemaState,
-    Stats, Store, Table, TableError, Trouble, migrate, migration_sql,
+    Backend, Completion, DEFAULT_TABLE, DatabaseErrorKind, DeadEvent, DeadFilter, DoctorOptions,
+    EventQuery, EventRow, Finding, FindingLevel, Fingerprint, NoFingerprint, PendingType,
+    SchemaError, SchemaState, Stats, Store, Table, TableError, migrate, migration_sql,
 };
 #[doc(inline)]
 pub use outbox_runtime::write::{

@@ -8,27 +8,27 @@
 )]
 
 pub mod arbitrary;
+mod calls;
 mod cost;
-mod cut;
 mod database;
-mod heard;
 mod ledger;
 mod log;
-mod lose;
+mod lost_transaction;
 mod node;
+mod poll_times;
 mod proxy;
 mod recorder;
 mod spans;
 mod table;
 
+pub use calls::{Call, Heard, eventually};
 pub use cost::{Cost, Costs};
-pub use cut::poll_times;
 pub use database::{Fresh, TestDatabase, given_url};
-pub use heard::{Call, Heard, eventually};
 pub use ledger::{IN_TX, Noted, PLAIN, uptime};
 pub use log::Log;
-pub use lose::Losable;
+pub use lost_transaction::Losable;
 pub use node::Node;
+pub use poll_times::poll_times;
 pub use proxy::Proxy;
 pub use recorder::Recorder;
 pub use spans::Spans;

@@ -9,10 +9,10 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 /// Shows warnings and errors of the outbox on the standard error, and counts them.
 #[derive(Debug, Clone, Default)]
-pub struct Log(Arc<Kept>);
+pub struct Log(Arc<StickyConnection>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct StickyConnection {
     lines: AtomicU64,
     /// The text of each, where somebody will ask for it.
     texts: Option<Mutex<Vec<String>>>,
@@ -32,7 +32,7 @@ impl Log {
 
     /// Makes it the log of this thread, until the guard is dropped, and keeps what is said.
     pub fn of_this_thread() -> (Self, DefaultGuard) {
-        let kept = Kept { lines: AtomicU64::default(), texts: Some(Mutex::default()) };
+        let kept = StickyConnection { lines: AtomicU64::default(), texts: Some(Mutex::default()) };
         let log = Self(Arc::new(kept));
         (log.clone(), tracing::subscriber::set_default(log))
     }

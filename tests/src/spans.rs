@@ -9,10 +9,10 @@ use tracing::{Event, Metadata, Subscriber};
 
 /// The spans of the outbox, as text: name and fields, also those that were recorded later.
 #[derive(Debug, Clone, Default)]
-pub struct Spans(Arc<Kept>);
+pub struct Spans(Arc<StickyConnection>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct StickyConnection {
     next: AtomicU64,
     spans: Mutex<HashMap<u64, String>>,
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use outbox::{EventEnvelope, Status};
 use outbox_runtime::store::{
-    ClaimRequest, Claims, Completion, Finish, Finished, Lease, NewRow, Position, Quota, Renewal,
-    Seated, Store, Subscription, Table,
+    ClaimRequest, Claims, Completion, Lease, NewRow, Position, Quota, Renewal, Seated, Settlement,
+    Store, Table, TypeFilter, Verdict,
 };
 use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_database};
 
 /// What a claim asks for if nothing else is said.
-pub(crate) fn request<'a>(owner: &'a str, subscription: &'a Subscription) -> ClaimRequest<'a> {
+pub(crate) fn request<'a>(owner: &'a str, subscription: &'a TypeFilter) -> ClaimRequest<'a> {
     ClaimRequest {
         lease: lease(owner),
         subscription,
@@ -28,7 +28,7 @@ pub(crate) fn quota(rows: usize) -> Quota {
 
 /// Claims everything that is due.
 pub(crate) async fn all<DB: TestDatabase>(store: &Store<DB>, owner: &str) -> Claims {
-    store.claim(request(owner, &Subscription::ALL)).await.expect("a claim")
+    store.claim(request(owner, &TypeFilter::ALL)).await.expect("a claim")
 }
 
 fn sequences(claims: &Claims) -> Vec<i64> {
@@ -74,25 +74,25 @@ async fn fresh_and_retried_have_their_own_limits<DB: TestDatabase>(db: Fresh<DB>
     let poison: Vec<EventEnvelope> = (0..20).map(|_| event("Poison")).collect();
     rows.insert_due(&poison).await;
     let claimed = all(&store, "a").await;
-    let failed: Vec<Finish> = claimed
+    let failed: Vec<Settlement> = claimed
         .rows
         .iter()
-        .map(|row| Finish {
+        .map(|row| Settlement {
             sequence: row.sequence,
             token: row.token,
-            result: Finished::Retry { attempts: 1, delay: Duration::ZERO, error: "x".into() },
+            result: Verdict::Retry { attempts: 1, delay: Duration::ZERO, error: "x".into() },
         })
         .collect();
     store.finish("a", &failed, Completion::Keep).await.unwrap();
     rows.insert_due(&[event("Fresh"), event("Fresh"), event("Fresh")]).await;
     let asked =
-        ClaimRequest { fresh: quota(2), retried: quota(5), ..request("b", &Subscription::ALL) };
+        ClaimRequest { fresh: quota(2), retried: quota(5), ..request("b", &TypeFilter::ALL) };
     let claimed = store.claim(asked).await.unwrap();
     let of = |status| claimed.rows.iter().filter(|row| row.status == status).count();
     assert_eq!((of(Status::New), of(Status::Retry)), (2, 5));
     assert!(claimed.fresh_until.is_some() && claimed.retried_until.is_some(), "both were full");
     let asked =
-        ClaimRequest { fresh: quota(5), retried: quota(0), ..request("b", &Subscription::ALL) };
+        ClaimRequest { fresh: quota(5), retried: quota(0), ..request("b", &TypeFilter::ALL) };
     let claimed = store.claim(asked).await.unwrap();
     assert_eq!((claimed.rows.len(), claimed.fresh_until), (1, None));
 }
@@ -107,7 +107,7 @@ async fn only_events_that_are_handled_here<DB: TestDatabase>(db: Fresh<DB>) {
         store.table()
     ))
     .await;
-    let known = store.subscribe([("Order", "Paid"), ("__GLOBAL__", "Created"), ("X", "Unknown")]);
+    let known = store.type_filter([("Order", "Paid"), ("__GLOBAL__", "Created"), ("X", "Unknown")]);
     let claimed = store.claim(request("a", &known)).await.unwrap();
     let names: Vec<(&str, &str)> = claimed
         .rows
@@ -115,7 +115,7 @@ async fn only_events_that_are_handled_here<DB: TestDatabase>(db: Fresh<DB>) {
         .map(|row| (row.envelope.aggregate_type(), row.envelope.event_type()))
         .collect();
     assert_eq!(names, [("Order", "Paid"), ("__GLOBAL__", "Created")]);
-    let nothing = store.subscribe([]);
+    let nothing = store.type_filter([]);
     assert!(store.claim(request("a", &nothing)).await.unwrap().rows.is_empty());
     assert_eq!(all(&store, "b").await.rows.len(), 2, "the rest is left for those who know it");
 }
@@ -127,15 +127,15 @@ async fn all_events_but_some<DB: TestDatabase>(db: Fresh<DB>) {
     rows.insert_due(&[event("Paid"), event("Unknown"), global, event("Created")]).await;
     let null = "SET aggregate_type = NULL WHERE aggregate_type = '__GLOBAL__'";
     db.run(format!("UPDATE {} {null}", store.table())).await;
-    let others = store.subscribe_except([("Order", "Paid"), ("__GLOBAL__", "Created")]);
+    let others = store.type_filter_except([("Order", "Paid"), ("__GLOBAL__", "Created")]);
     let claimed = store.claim(request("a", &others)).await.unwrap().rows;
     let names: Vec<&str> = claimed.iter().map(|row| row.envelope.event_type()).collect();
     assert_eq!(names, ["Unknown", "Created"]);
-    let everything = store.subscribe_except([]);
+    let everything = store.type_filter_except([]);
     assert_eq!(store.claim(request("a", &everything)).await.unwrap().rows.len(), 2);
 }
 
-async fn nothing_below_the_floor_is_looked_at<DB: TestDatabase>(db: Fresh<DB>) {
+async fn nothing_below_the_low_watermark_is_claimed<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     rows.insert_due(&[event("Old")]).await;
@@ -143,9 +143,9 @@ async fn nothing_below_the_floor_is_looked_at<DB: TestDatabase>(db: Fresh<DB>) {
     let new = rows.insert_due(&[event("New")]).await;
     let floor = store.now().await.unwrap() - Duration::from_secs(10);
     let from = Quota { rows: 1_000, after: Some(Position::before(floor)), until: None };
-    let asked = ClaimRequest { fresh: from, retried: from, ..request("a", &Subscription::ALL) };
+    let asked = ClaimRequest { fresh: from, retried: from, ..request("a", &TypeFilter::ALL) };
     assert_eq!(sequences(&store.claim(asked).await.unwrap()), [new[0].sequence]);
-    assert_eq!(all(&store, "a").await.rows.len(), 1, "a sweep finds the rest");
+    assert_eq!(all(&store, "a").await.rows.len(), 1, "a full scan finds the rest");
 }
 
 async fn young_rows_can_be_left_alone<DB: TestDatabase>(db: Fresh<DB>) {
@@ -153,7 +153,7 @@ async fn young_rows_can_be_left_alone<DB: TestDatabase>(db: Fresh<DB>) {
     let rows = (&db, &store);
     rows.insert_due(&[event("Paid")]).await;
     let minute = Duration::from_secs(60);
-    let asked = ClaimRequest { skip_recent: minute, ..request("a", &Subscription::ALL) };
+    let asked = ClaimRequest { skip_recent: minute, ..request("a", &TypeFilter::ALL) };
     assert!(store.claim(asked).await.unwrap().rows.is_empty());
     rows.age(minute).await;
     assert_eq!(store.claim(asked).await.unwrap().rows.len(), 1);
@@ -172,7 +172,7 @@ async fn a_full_batch_tells_how_far_it_came<DB: TestDatabase>(db: Fresh<DB>) {
     let rows = (&db, &store);
     let before = store.now().await.unwrap() - Duration::from_secs(1);
     rows.insert_due(&[event("A"), event("B"), event("C")]).await;
-    let asked = ClaimRequest { fresh: quota(2), ..request("a", &Subscription::ALL) };
+    let asked = ClaimRequest { fresh: quota(2), ..request("a", &TypeFilter::ALL) };
     let claimed = store.claim(asked).await.unwrap();
     let until = claimed.fresh_until.expect("it was full");
     assert!(until.due > before && until.due <= store.now().await.unwrap());
@@ -221,13 +221,13 @@ async fn a_row_that_makes_no_sense_disturbs_no_other<DB: TestDatabase>(db: Fresh
             (inserted[2].sequence, "the event id is not one"),
         ]
     );
-    let dead: Vec<Finish> = claimed
+    let dead: Vec<Settlement> = claimed
         .undecodable
         .iter()
-        .map(|row| Finish {
+        .map(|row| Settlement {
             sequence: row.sequence,
             token: row.token,
-            result: Finished::Dead { attempts: 0, error: row.reason.to_owned() },
+            result: Verdict::Dead { attempts: 0, error: row.reason.to_owned() },
         })
         .collect();
     assert!(store.finish("a", &dead, Completion::Keep).await.unwrap().is_empty());
@@ -262,12 +262,12 @@ async fn a_batch_costs_as_many_statements_as_one<DB: TestDatabase>(db: Fresh<DB>
         assert_eq!(claimed.rows.len(), count);
         let held: Vec<Renewal> = claimed.rows.iter().map(Renewal::from).collect();
         assert_eq!(store.renew(lease("a"), &held).await.unwrap().len(), count);
-        let done: Vec<Finish> = held
+        let done: Vec<Settlement> = held
             .iter()
-            .map(|Renewal { sequence, token, .. }| Finish {
+            .map(|Renewal { sequence, token, .. }| Settlement {
                 sequence: *sequence,
                 token: *token,
-                result: Finished::Done,
+                result: Verdict::Done,
             })
             .collect();
         assert!(store.finish("a", &done, Completion::Keep).await.unwrap().is_empty());
@@ -286,7 +286,7 @@ on_every_database!(
     fresh_and_retried_have_their_own_limits,
     only_events_that_are_handled_here,
     all_events_but_some,
-    nothing_below_the_floor_is_looked_at,
+    nothing_below_the_low_watermark_is_claimed,
     young_rows_can_be_left_alone,
     a_writer_whose_clock_is_ahead_is_heard_at_once,
     a_full_batch_tells_how_far_it_came,

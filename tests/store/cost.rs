@@ -6,7 +6,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use outbox_runtime::store::{EXPLAINER, Explained, Store, Subscription, Table};
+use outbox_runtime::store::{EXPLAINER, Explained, Store, Table, TypeFilter};
 use outbox_tests::{Cost, Fresh, TestDatabase, on_every_database};
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 
@@ -29,7 +29,7 @@ const CHANGE: Bound = Bound { fixed: 250, per_row: 45 };
 const READ: Bound = Bound { fixed: 400, per_row: 12 };
 
 /// The statements are known to the server before there is anything in the table.
-async fn prepare<DB: TestDatabase>(store: &Store<DB>, known: &Subscription) {
+async fn prepare<DB: TestDatabase>(store: &Store<DB>, known: &TypeFilter) {
     for _ in 0..PREPARED {
         for statement in every(store, known, None, &[1], &[2]) {
             run(store, statement, &[]).await;
@@ -39,7 +39,7 @@ async fn prepare<DB: TestDatabase>(store: &Store<DB>, known: &Subscription) {
 
 fn every<DB: TestDatabase>(
     store: &Store<DB>,
-    known: &Subscription,
+    known: &TypeFilter,
     watermark: Option<SystemTime>,
     pending: &[i64],
     dead: &[i64],
@@ -77,7 +77,7 @@ async fn run<DB: TestDatabase>(
 async fn measure<DB: TestDatabase>(
     db: &Fresh<DB>,
     store: &Store<DB>,
-    known: &Subscription,
+    known: &TypeFilter,
     watermark: Option<SystemTime>,
     condition: &str,
 ) {
@@ -138,7 +138,7 @@ async fn burst<DB: TestDatabase>(db: &Fresh<DB>, rows: u64) {
 
 async fn never_analysed<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
-    let known = store.subscribe([("Order", "A"), ("Order", "B")]);
+    let known = store.type_filter([("Order", "A"), ("Order", "B")]);
     prepare(&store, &known).await;
     burst(&db, 100_000).await;
     measure(&db, &store, &known, None, "never analysed").await;
@@ -147,7 +147,7 @@ async fn never_analysed<DB: TestDatabase>(db: Fresh<DB>) {
 /// Every event is asked for but those of a listener that is closed.
 async fn never_analysed_and_some_left_out<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
-    let known = store.subscribe_except([("Order", "B"), ("Order", "C")]);
+    let known = store.type_filter_except([("Order", "B"), ("Order", "C")]);
     prepare(&store, &known).await;
     burst(&db, 100_000).await;
     measure(&db, &store, &known, None, "some left out").await;
@@ -157,7 +157,7 @@ async fn never_analysed_and_some_left_out<DB: TestDatabase>(db: Fresh<DB>) {
 async fn never_analysed_in_the_applications_pool<DB: TestDatabase>(db: Fresh<DB>) {
     single(&db).await;
     let store = Store::new(db.single().await, Table::default());
-    let known = store.subscribe([("Order", "A"), ("Order", "B")]);
+    let known = store.type_filter([("Order", "A"), ("Order", "B")]);
     prepare(&store, &known).await;
     burst(&db, 100_000).await;
     measure(&db, &store, &known, None, "never analysed, in the application's pool").await;
@@ -165,7 +165,7 @@ async fn never_analysed_in_the_applications_pool<DB: TestDatabase>(db: Fresh<DB>
 
 async fn analysed_when_empty<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
-    let known = store.subscribe([("Order", "A"), ("Order", "B")]);
+    let known = store.type_filter([("Order", "A"), ("Order", "B")]);
     db.run(DB::ANALYZE).await;
     prepare(&store, &known).await;
     burst(&db, 100_000).await;
@@ -174,7 +174,7 @@ async fn analysed_when_empty<DB: TestDatabase>(db: Fresh<DB>) {
 
 async fn analysed_when_full_then_emptied<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
-    let known = store.subscribe([("Order", "A"), ("Order", "B")]);
+    let known = store.type_filter([("Order", "A"), ("Order", "B")]);
     db.fill("A", 0, 1, 100_000).await;
     db.run(DB::ANALYZE).await;
     prepare(&store, &known).await;
@@ -185,7 +185,7 @@ async fn analysed_when_full_then_emptied<DB: TestDatabase>(db: Fresh<DB>) {
 
 async fn behind_an_old_snapshot<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
-    let known = store.subscribe([("Order", "A"), ("Order", "B")]);
+    let known = store.type_filter([("Order", "A"), ("Order", "B")]);
     prepare(&store, &known).await;
     db.fill("A", 0, 1, 200_000).await;
     db.fill("A", 1, 1_000_001, 200_000).await;
@@ -201,7 +201,7 @@ async fn behind_an_old_snapshot<DB: TestDatabase>(db: Fresh<DB>) {
 
 async fn a_million_settled<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
-    let known = store.subscribe([("Order", "A"), ("Order", "B")]);
+    let known = store.type_filter([("Order", "A"), ("Order", "B")]);
     prepare(&store, &known).await;
     db.fill("A", 1, 1, 1_000_000).await;
     burst(&db, 1_000).await;

@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use futures_core::Stream;
 use outbox::{DeadEvents, Error, EventEnvelope, Fingerprint, Status};
-use outbox_runtime::store::{Completion, DeadFilter, Finish, Finished, Store};
+use outbox_runtime::store::{Completion, DeadFilter, Settlement, Store, Verdict};
 use outbox_tests::{Fresh, Rows, TestDatabase, event, eventually, on_every_database};
 
 use super::claim;
-use super::finish::{dead, of};
+use super::settle::{dead, of};
 
 pub(super) fn dead_events<DB: TestDatabase>(store: &Store<DB>) -> DeadEvents<DB> {
     DeadEvents::new(store.pool().clone(), store.table().clone())
@@ -33,7 +33,7 @@ async fn bury_with<DB: TestDatabase>(
     while buried < events.len() {
         let claimed = claim::all(store, "a").await.rows;
         let one = |(index, row)| of(row, dead(3, &error(buried + index)));
-        let results: Vec<Finish> = claimed.iter().enumerate().map(one).collect();
+        let results: Vec<Settlement> = claimed.iter().enumerate().map(one).collect();
         assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
         buried += claimed.len();
     }
@@ -126,7 +126,7 @@ async fn replay_begins_anew<DB: TestDatabase>(db: Fresh<DB>) {
         "table `outbox_event` has no event with the id `nobody`; it may have been purged";
     assert_eq!(unknown, expected);
     // The batch that buried it is sent again.
-    let late = Finish { sequence, token: 1, result: dead(3, "broken") };
+    let late = Settlement { sequence, token: 1, result: dead(3, "broken") };
     assert_eq!(store.finish("a", &[late], Completion::Keep).await.unwrap().stale, [sequence]);
     assert_eq!(rows.row(sequence).await.status, Status::New);
     assert_eq!(claim::all(&store, "b").await.rows.len(), 1);
@@ -141,7 +141,7 @@ async fn replay_all_takes_what_is_dead_now<DB: TestDatabase>(db: Fresh<DB>) {
         (&db, &store).insert_due(&[event("Done")]).await;
         claim::all(&store, "a").await.rows.remove(0)
     };
-    store.finish("a", &[of(&done, Finished::Done)], Completion::Keep).await.unwrap();
+    store.finish("a", &[of(&done, Verdict::Done)], Completion::Keep).await.unwrap();
     let only_a = DeadFilter { event_type: Some("A".to_owned()), ..DeadFilter::default() };
     let events = dead_events(&store);
     assert_eq!(events.replay_all(&only_a, 2).await.unwrap(), 5);
@@ -262,15 +262,15 @@ async fn what_dies_meanwhile_is_left_alone<DB: TestDatabase>(db: Fresh<DB>) {
     (&db, &store).insert_due(std::slice::from_ref(&late)).await;
     bury_in_order(&db, &store).await;
     let events = dead_events(&store);
-    let mut sweep = events.discarding(&DeadFilter::default(), "a rehearsal").await.unwrap();
+    let mut bulk = events.discarding(&DeadFilter::default(), "a rehearsal").await.unwrap();
     // Not in the same millisecond, which is all that SQLite can tell apart.
     let begun = store.now().await.unwrap();
     eventually("time passes", async || store.now().await.unwrap() > begun).await;
     let claimed = claim::all(&store, "a").await.rows;
-    let died: Vec<Finish> = claimed.iter().map(|row| of(row, dead(3, "new"))).collect();
+    let died: Vec<Settlement> = claimed.iter().map(|row| of(row, dead(3, "new"))).collect();
     store.finish("a", &died, Completion::Keep).await.unwrap();
-    while sweep.next().await.unwrap().is_some() {}
-    assert_eq!(sweep.done(), 2);
+    while bulk.next().await.unwrap().is_some() {}
+    assert_eq!(bulk.done(), 2);
     assert_eq!(events.query(&DeadFilter::default(), 10).await.unwrap()[0].event_type, "Late");
 }
 
@@ -288,14 +288,14 @@ async fn replay_all_tells_how_far_it_got<DB: TestDatabase>(db: Fresh<DB>) {
     let envelopes: Vec<EventEnvelope> = (0..20).map(|_| event("A")).collect();
     bury(&db, &store, &envelopes).await;
     let events = dead_events(&store);
-    let mut sweep = events.replaying(&DeadFilter::default(), 4).await.unwrap();
-    assert_eq!(sweep.next().await.unwrap(), Some(4));
+    let mut bulk = events.replaying(&DeadFilter::default(), 4).await.unwrap();
+    assert_eq!(bulk.next().await.unwrap(), Some(4));
     db.run("ALTER TABLE outbox_event RENAME TO elsewhere").await;
-    let error = sweep.next().await.unwrap_err();
+    let error = bulk.next().await.unwrap_err();
     assert!(matches!(error, Error::Interrupted { done: 4, .. }), "{error}");
     assert_eq!(error.to_string(), "stopped after 4 events; call it again to go on");
     db.run("ALTER TABLE elsewhere RENAME TO outbox_event").await;
-    assert_eq!(sweep.next().await.unwrap(), Some(4), "the same sweep goes on");
+    assert_eq!(bulk.next().await.unwrap(), Some(4), "the same bulk goes on");
     // So does a new one, with what is left.
     assert_eq!(events.replay_all(&DeadFilter::default(), 5).await.unwrap(), 12);
     assert_eq!(claim::all(&store, "b").await.rows.len(), 20);

@@ -3,11 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use outbox::{EventEnvelope, Status};
-use outbox_runtime::store::{Completion, EventQuery, Examination, FindingLevel, Finished, Store};
+use outbox_runtime::store::{Completion, DoctorOptions, EventQuery, FindingLevel, Store, Verdict};
 use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
 
 use super::claim;
-use super::finish::{dead, of, retry};
+use super::settle::{dead, of, retry};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -33,7 +33,7 @@ async fn one_of_each<DB: TestDatabase>(db: &Fresh<DB>, store: &Store<DB>) {
     (db, store).insert_due(&events.map(|event| event.build().unwrap())).await;
     let claimed = claim::all(store, "a").await.rows;
     let results = [
-        of(&claimed[0], Finished::Done),
+        of(&claimed[0], Verdict::Done),
         of(&claimed[1], retry(1, HOUR, "later")),
         of(&claimed[2], dead(3, "never")),
     ];
@@ -179,9 +179,9 @@ async fn types_behind_a_crowd_are_not_vouched_for() {
     let store = db.store().await;
     db.fill("Known", 0, 1, 100_000).await;
     let types = Some(vec!["Known".to_owned()]);
-    let examination = Examination { types, overdue: 1_000 * HOUR, ..Examination::default() };
+    let examination = DoctorOptions { types, overdue: 1_000 * HOUR, ..DoctorOptions::default() };
     let levels = async || {
-        let findings = store.examine(&examination).await.unwrap();
+        let findings = store.doctor(&examination).await.unwrap();
         let of_types = findings.iter().filter(|finding| finding.subject == "event types");
         of_types.map(|finding| finding.level).max()
     };

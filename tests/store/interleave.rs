@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use outbox::{Error, EventEnvelope, Status};
-use outbox_runtime::store::{Completion, Finish, Finished, NewRow, Renewal, Seated};
+use outbox_runtime::store::{Completion, NewRow, Renewal, Seated, Settlement, Verdict};
 use outbox_tests::{Fresh, Rows, TestDatabase, event, eventually, lease, on_every_database};
 use sqlx::SqlSafeStr;
 
 use super::claim::{self, request};
 use super::dead::dead_events;
-use super::finish::{claimed, dead, of, retry};
 use super::housekeeping::is_deleting;
+use super::settle::{claimed, dead, of, retry};
 
 /// Claim and claim: many claimers, and no row in two hands.
 async fn claim_meets_claim<DB: TestDatabase>(db: Fresh<DB>) {
@@ -23,7 +23,7 @@ async fn claim_meets_claim<DB: TestDatabase>(db: Fresh<DB>) {
             let store = store.clone();
             tokio::spawn(async move {
                 let owner = format!("node-{index}");
-                let known = store.subscribe([("Order", "A")]);
+                let known = store.type_filter([("Order", "A")]);
                 let mut taken = Vec::new();
                 loop {
                     let asked = outbox_runtime::store::ClaimRequest {
@@ -114,14 +114,14 @@ async fn finish_meets_a_reclaimed_row<DB: TestDatabase>(db: Fresh<DB>) {
     let old = claimed(&db, &store).await;
     rows.age(Duration::from_secs(31)).await;
     let (late, new) = tokio::join!(
-        async { store.finish("a", &[of(&old, Finished::Done)], Completion::Keep).await.unwrap() },
+        async { store.finish("a", &[of(&old, Verdict::Done)], Completion::Keep).await.unwrap() },
         async { claim::all(&store, "b").await.rows },
     );
     // Whoever was first; never both.
     match new.first() {
         Some(new) => {
             assert_eq!((late.stale, new.token), (vec![old.sequence], 2));
-            let done = [of(new, Finished::Done)];
+            let done = [of(new, Verdict::Done)];
             assert!(store.finish("b", &done, Completion::Keep).await.unwrap().is_empty());
         }
         None => assert!(late.is_empty()),
@@ -167,7 +167,7 @@ async fn purge_meets_finish<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let row = claimed(&db, &store).await;
-    let done = [of(&row, Finished::Done)];
+    let done = [of(&row, Verdict::Done)];
     store.finish("a", &done, Completion::Keep).await.unwrap();
     rows.age(Duration::from_secs(3_600)).await;
     let (purged, again) = tokio::join!(
@@ -213,15 +213,15 @@ async fn everybody_works_on_the_same_table<DB: TestDatabase>(db: Fresh<DB>) {
                     idle = if claims.rows.is_empty() { idle + 1 } else { 0 };
                     let held: Vec<Renewal> = claims.rows.iter().map(Renewal::from).collect();
                     store.renew(lease(&owner), &held).await.unwrap();
-                    let results: Vec<Finish> = claims
+                    let results: Vec<Settlement> = claims
                         .rows
                         .iter()
                         .map(|row| match (row.sequence % 5, row.attempts) {
                             (0, 0) => of(row, retry(1, Duration::ZERO, "once")),
-                            _ => of(row, Finished::Done),
+                            _ => of(row, Verdict::Done),
                         })
                         .collect();
-                    let finished = |finish: &&Finish| matches!(finish.result, Finished::Done);
+                    let finished = |finish: &&Settlement| matches!(finish.result, Verdict::Done);
                     done += results.iter().filter(finished).count();
                     let stale = store.finish(&owner, &results, Completion::Keep).await.unwrap();
                     assert!(stale.is_empty(), "no lease was lost");

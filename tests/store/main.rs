@@ -10,25 +10,25 @@
 )]
 
 mod begin;
-mod broken;
+mod broken_connections;
+mod cancel_safety;
 mod claim;
 mod cost;
-mod cut;
 mod dead;
 mod duplicates;
-mod finish;
 mod foreign;
 mod fuzz;
+mod guard_cost;
 mod housekeeping;
 mod insert;
 mod inspect;
 mod interleave;
-mod lost;
+mod lost_transaction;
 mod model;
 mod plan;
-mod pooled;
-mod price;
+mod pooler;
 mod purge;
 mod schema;
+mod settle;
 mod stats;
 mod write;

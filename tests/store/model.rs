@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use outbox::{Error, EventEnvelope, Status};
 use outbox_runtime::store::{
-    Completion, Finish, Finished, NewRow, Renewal, Seated, Store, Subscription, Table,
+    Completion, NewRow, Renewal, Seated, Settlement, Store, Table, TypeFilter, Verdict,
 };
 use outbox_tests::{Fresh, Rows, TestDatabase, event, lease};
 use rand::rngs::StdRng;
@@ -89,7 +89,7 @@ struct Sequence<'a, DB: TestDatabase> {
     rows: BTreeMap<i64, Expected>,
     /// Every claim that was ever made: a late owner may use any of them.
     claims: Vec<(i64, i64, &'static str)>,
-    last: Option<(&'static str, Vec<Finish>)>,
+    last: Option<(&'static str, Vec<Settlement>)>,
     log: Vec<String>,
 }
 
@@ -174,7 +174,7 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
     async fn claim(&mut self) {
         let owner = self.owner();
         self.log.push(format!("claim {owner}"));
-        let claims = self.store.claim(request(owner, &Subscription::ALL)).await.unwrap();
+        let claims = self.store.claim(request(owner, &TypeFilter::ALL)).await.unwrap();
         let mut found: Vec<(i64, i64, u32, u32, bool)> = claims
             .rows
             .iter()
@@ -222,15 +222,15 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
         let attempts = self.rows.get(&sequence).map_or(1, |row| row.attempts + 1);
         let delay = Duration::from_secs([0, 1_000][self.random.random_range(0..2)]);
         let result = match self.random.random_range(0..7) {
-            0 => Finished::Done,
-            1 => Finished::Retry { attempts, delay, error: "x".to_owned() },
-            2 => Finished::Dead { attempts, error: "x".to_owned() },
-            3 => Finished::Deferred { delay },
-            4 => Finished::Cancelled,
-            5 => Finished::Postponed { delay },
-            _ => Finished::Released,
+            0 => Verdict::Done,
+            1 => Verdict::Retry { attempts, delay, error: "x".to_owned() },
+            2 => Verdict::Dead { attempts, error: "x".to_owned() },
+            3 => Verdict::Deferred { delay },
+            4 => Verdict::Cancelled,
+            5 => Verdict::Postponed { delay },
+            _ => Verdict::Released,
         };
-        self.record(owner, vec![Finish { sequence, token, result }]).await;
+        self.record(owner, vec![Settlement { sequence, token, result }]).await;
     }
 
     /// The acknowledgement of the last result was lost.
@@ -240,12 +240,12 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
         }
     }
 
-    async fn record(&mut self, owner: &'static str, results: Vec<Finish>) {
+    async fn record(&mut self, owner: &'static str, results: Vec<Settlement>) {
         self.log.push(format!("finish {owner} {results:?}"));
         let stale = self.store.finish(owner, &results, Completion::Keep).await.unwrap().stale;
         let now = self.now;
         let mut expected = Vec::new();
-        for Finish { sequence, token, result } in &results {
+        for Settlement { sequence, token, result } in &results {
             match self.rows.get_mut(sequence) {
                 Some(row) if holds(row, *token, owner) => apply(row, result, now),
                 Some(row) if row.token == *token && row.owner.is_none() => {}
@@ -361,38 +361,38 @@ fn holds(row: &Expected, token: i64, owner: &str) -> bool {
     row.token == token && row.owner == Some(owner) && !row.status.is_terminal()
 }
 
-fn apply(row: &mut Expected, result: &Finished, now: u64) {
+fn apply(row: &mut Expected, result: &Verdict, now: u64) {
     row.owner = None;
     let before = row.takeovers;
     row.takeovers = match result {
-        Finished::Done | Finished::Retry { .. } | Finished::Dead { .. } => 0,
+        Verdict::Done | Verdict::Retry { .. } | Verdict::Dead { .. } => 0,
         // Its owner was not lost with it, this time.
-        Finished::Deferred { .. } | Finished::Cancelled => match row.takeovers {
+        Verdict::Deferred { .. } | Verdict::Cancelled => match row.takeovers {
             0 => 0,
             begun => (begun - 1).max(1),
         },
-        Finished::Postponed { .. } | Finished::Released => row.takeovers,
+        Verdict::Postponed { .. } | Verdict::Released => row.takeovers,
     };
     assert_eq!(row.takeovers, result.takeovers_after(before), "{result:?} after {before}");
     match result {
-        Finished::Done => {
+        Verdict::Done => {
             row.status = Status::Done;
             row.ended = now;
         }
-        Finished::Retry { attempts, delay, .. } => {
+        Verdict::Retry { attempts, delay, .. } => {
             row.status = Status::Retry;
             row.attempts = *attempts;
             row.due = now + delay.as_secs();
         }
-        Finished::Dead { attempts, .. } => {
+        Verdict::Dead { attempts, .. } => {
             row.status = Status::Dead;
             row.attempts = *attempts;
             row.ended = now;
         }
-        Finished::Deferred { delay } | Finished::Postponed { delay } => {
+        Verdict::Deferred { delay } | Verdict::Postponed { delay } => {
             row.status = Status::Retry;
             row.due = now + delay.as_secs();
         }
-        Finished::Released | Finished::Cancelled => row.due = now,
+        Verdict::Released | Verdict::Cancelled => row.due = now,
     }
 }

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use outbox_runtime::store::{
-    ClaimRequest, Completion, Explained, Finish, Finished, Quota, Store, Subscription,
+    ClaimRequest, Completion, Explained, Quota, Settlement, Store, TypeFilter, Verdict,
 };
 use outbox_tests::{Fresh, Rows, TestDatabase, lease, on_every_database};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use super::claim::{quota, request};
-use super::finish::of;
+use super::settle::of;
 
 /// The long run has tables as large as they get; the short one is large enough for the planner.
 fn size(short: u64, long: u64) -> u64 {
@@ -33,7 +33,7 @@ async fn every_bounded_statement_uses_its_index<DB: TestDatabase>(db: Fresh<DB>)
     db.fill("A", 2, 2_000_001, pending / 10).await;
     db.fill("A", 3, 3_000_001, pending / 100).await;
     db.run(DB::ANALYZE).await;
-    let known = store.subscribe([("Order", "A"), ("Order", "B")]);
+    let known = store.type_filter([("Order", "A"), ("Order", "B")]);
     for statement in store.bounded(&known, None) {
         assert_plan(&store, statement, &["outbox_event_"]).await;
     }
@@ -84,7 +84,7 @@ async fn settle<DB: TestDatabase>(db: &Fresh<DB>) {
 }
 
 /// The median time of some claims, each given back at once.
-async fn claim_cost<DB: TestDatabase>(store: &Store<DB>, known: &Subscription) -> Duration {
+async fn claim_cost<DB: TestDatabase>(store: &Store<DB>, known: &TypeFilter) -> Duration {
     const CLAIMS: usize = 30;
     let mut times = Vec::new();
     let mut watermark = None;
@@ -100,7 +100,7 @@ async fn claim_cost<DB: TestDatabase>(store: &Store<DB>, known: &Subscription) -
         assert_eq!(claims.rows.len(), 50);
         watermark = claims.fresh_until;
         // Out of the way, and not back at the head.
-        let done: Vec<Finish> = claims.rows.iter().map(|row| of(row, Finished::Done)).collect();
+        let done: Vec<Settlement> = claims.rows.iter().map(|row| of(row, Verdict::Done)).collect();
         store.finish("a", &done, Completion::Delete).await.unwrap();
     }
     times.sort_unstable();
@@ -109,7 +109,7 @@ async fn claim_cost<DB: TestDatabase>(store: &Store<DB>, known: &Subscription) -
 
 async fn a_claim_costs_the_same_whatever_waits<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
-    let known = store.subscribe([("Order", "A")]);
+    let known = store.type_filter([("Order", "A")]);
     let (many, crowd) = (size(20_000, 200_000), size(10_000, 100_000));
     db.fill("A", 0, 1, 2_000).await;
     settle(&db).await;

@@ -3,13 +3,13 @@
 use std::time::{Duration, SystemTime};
 
 use outbox::{Config, Error, EventEnvelope, Mode, PurgeConfig, PurgeScheduler, Table};
-use outbox_runtime::store::{Completion, Finish, Finished};
+use outbox_runtime::store::{Completion, Settlement, Verdict};
 use outbox_tests::{Fresh, Rows, TestDatabase, event, eventually, on_every_database};
 
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 
 use super::claim;
-use super::finish::{dead, of};
+use super::settle::{dead, of};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -18,7 +18,7 @@ async fn only_what_ended_long_ago_goes<DB: TestDatabase>(db: Fresh<DB>) {
     let rows = (&db, &store);
     rows.insert_due(&[event("Done"), event("Dead")]).await;
     let claimed = claim::all(&store, "a").await.rows;
-    let results = [of(&claimed[0], Finished::Done), of(&claimed[1], dead(1, "x"))];
+    let results = [of(&claimed[0], Verdict::Done), of(&claimed[1], dead(1, "x"))];
     store.finish("a", &results, Completion::Keep).await.unwrap();
     rows.insert_due(&[event("Pending")]).await;
     assert_eq!(store.purge_done(DAY, None, 100).await.unwrap().deleted, 0);
@@ -40,7 +40,7 @@ async fn a_batch_is_as_large_as_asked<DB: TestDatabase>(db: Fresh<DB>) {
     let events: Vec<EventEnvelope> = (0..25).map(|_| event("Done")).collect();
     rows.insert_due(&events).await;
     let claimed = claim::all(&store, "a").await.rows;
-    let results: Vec<Finish> = claimed.iter().map(|row| of(row, Finished::Done)).collect();
+    let results: Vec<Settlement> = claimed.iter().map(|row| of(row, Verdict::Done)).collect();
     store.finish("a", &results, Completion::Keep).await.unwrap();
     rows.age(DAY * 2).await;
     let mut batches = Vec::new();
@@ -102,10 +102,10 @@ async fn a_row_of_another_program_is_delivered<DB: TestDatabase>(db: Fresh<DB>) 
          ('01H', 'UserCreated', NULL, NULL, NULL, '{{\"name\": \"Ada\"}}', NULL, 0, 0, {now}, {now})"
     ))
     .await;
-    let known = store.subscribe([("__GLOBAL__", "UserCreated")]);
+    let known = store.type_filter([("__GLOBAL__", "UserCreated")]);
     let claimed = store.claim(claim::request("a", &known)).await.unwrap().rows;
     assert_eq!(claimed[0].envelope.payload().as_str(), r#"{"name": "Ada"}"#);
-    let done = [of(&claimed[0], Finished::Done)];
+    let done = [of(&claimed[0], Verdict::Done)];
     assert!(store.finish("a", &done, Completion::Keep).await.unwrap().is_empty());
     rows.age(DAY * 8).await;
     assert_eq!(store.purge_done(DAY * 7, None, 500).await.unwrap().deleted, 1);

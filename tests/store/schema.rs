@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use outbox::Status;
 use outbox_runtime::Error;
 use outbox_runtime::store::{
-    Completion, Finish, Finished, SchemaError, Store, Subscription, Table, migrate, migration_sql,
+    Completion, SchemaError, Settlement, Store, Table, TypeFilter, Verdict, migrate, migration_sql,
 };
 use outbox_tests::{Fresh, Rows, TestDatabase, event, eventually, on_every_database};
 use sqlx::pool::{PoolConnection, PoolOptions};
@@ -70,11 +70,14 @@ async fn a_table_may_be_in_another_schema<DB: TestDatabase>(db: Fresh<DB>) {
     let inserted = rows.insert_due(&[event("A"), event("B")]).await;
     let claimed = claim::all(&store, "a").await.rows;
     assert_eq!(claimed.len(), 2);
-    let done =
-        Finish { sequence: claimed[0].sequence, token: claimed[0].token, result: Finished::Done };
+    let done = Settlement {
+        sequence: claimed[0].sequence,
+        token: claimed[0].token,
+        result: Verdict::Done,
+    };
     assert!(store.finish("a", &[done], Completion::Keep).await.unwrap().is_empty());
     assert_eq!(rows.row(inserted[0].sequence).await.status, Status::Done);
-    assert_eq!(store.stats(&Subscription::ALL).await.unwrap().pending, 1);
+    assert_eq!(store.stats(&TypeFilter::ALL).await.unwrap().pending, 1);
     rows.age(Duration::from_secs(10)).await;
     assert_eq!(store.purge_done(Duration::from_secs(5), None, 500).await.unwrap().deleted, 1);
 }

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use outbox_runtime::store::{Completion, Finished, Subscription};
+use outbox_runtime::store::{Completion, TypeFilter, Verdict};
 use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
 
 use super::claim;
-use super::finish::{dead, of, retry};
+use super::settle::{dead, of, retry};
 
 async fn everything_is_counted<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
-    let known = store.subscribe([("Order", "A")]);
+    let known = store.type_filter([("Order", "A")]);
     let empty = store.stats(&known).await.unwrap();
     assert_eq!((empty.pending, empty.locked, empty.dead, empty.unknown), (0, 0, 0, 0));
     assert_eq!(empty.oldest_overdue, Duration::ZERO);
@@ -20,14 +20,14 @@ async fn everything_is_counted<DB: TestDatabase>(db: Fresh<DB>) {
     let asked = claim::request("a", &known);
     let claimed = store.claim(asked).await.unwrap().rows;
     let results = [
-        of(&claimed[0], Finished::Done),
+        of(&claimed[0], Verdict::Done),
         of(&claimed[1], dead(1, "x")),
         of(&claimed[2], retry(1, Duration::from_secs(3_600), "x")),
     ];
     store.finish("a", &results, Completion::Keep).await.unwrap();
     let stats = store.stats(&known).await.unwrap();
     assert_eq!((stats.pending, stats.locked, stats.dead, stats.unknown), (3, 1, 1, 1));
-    assert_eq!(store.stats(&Subscription::ALL).await.unwrap().unknown, 0);
+    assert_eq!(store.stats(&TypeFilter::ALL).await.unwrap().unknown, 0);
 
     rows.age(Duration::from_secs(100)).await;
     let stats = store.stats(&known).await.unwrap();
@@ -45,7 +45,7 @@ async fn what_is_in_hand_too_long_shows<DB: TestDatabase>(db: Fresh<DB>) {
         let lease = outbox_tests::lease("a");
         assert_eq!(store.renew(lease, &[(&row).into()]).await.unwrap().len(), 1);
     }
-    let stats = store.stats(&Subscription::ALL).await.unwrap();
+    let stats = store.stats(&TypeFilter::ALL).await.unwrap();
     assert!(stats.oldest_overdue >= Duration::from_secs(60), "{stats:?}");
 }
 

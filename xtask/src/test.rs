@@ -20,8 +20,8 @@ pub(crate) enum Extent {
 
 /// Left out of a quick run: what starts servers and processes of its own, compiles crates, or fills tables
 /// with a million rows.
-const NOT_QUICK: &str = "not (binary(fault) or binary(ui) or binary(peace) or test(cost::) or \
-    test(scan::) or test(silence::) or test(simulation::) or package(outbox-cli))";
+const NOT_QUICK: &str = "not (binary(chaos) or binary(ui) or binary(multi_process) or test(cost::) or \
+    test(full_scan::) or test(silent_database::) or test(simulation::) or package(outbox-cli))";
 
 /// Quick ones first; the tests close, so that theirs is the last word.
 fn run_all(extent: Extent) -> Result {
@@ -71,15 +71,16 @@ fn run_tests(filter: &[&str]) -> Result<Servers> {
 
 fn run_long(servers: &Servers) -> Result {
     // One at a time: some of them measure.
-    let mut tests =
-        cargo("test --package outbox-tests --test it --test store --test flow -- --test-threads=1");
+    let mut tests = cargo(
+        "test --package outbox-tests --test it --test store --test delivery -- --test-threads=1",
+    );
     tests
-        .args(["fuzz::", "model::", "plan::", "price::", "scan::", "--nocapture"])
+        .args(["fuzz::", "model::", "plan::", "guard_cost::", "full_scan::", "--nocapture"])
         .env("OUTBOX_TEST_LONG", "1");
     servers.tell(&mut tests);
     run(tests)?;
     // A million events and a thousand kills.
-    let mut ledger = cargo("test --release --package outbox-tests --test fault --");
+    let mut ledger = cargo("test --release --package outbox-tests --test chaos --");
     ledger.args(["--test-threads=1", "--nocapture", "ledger::"]).env("OUTBOX_TEST_LONG", "1");
     servers.tell(&mut ledger);
     run(ledger)

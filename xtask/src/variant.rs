@@ -31,7 +31,7 @@ fn filter(variant: Variant) -> &'static str {
         // What kills servers would leave PgBouncer standing, and the server's sessions are PgBouncer's: they cannot
         // be counted, nor be told by their age.
         Variant::PgBouncer => {
-            "(test(postgres::) or test(notify::)) and not (binary(fault) or test(connections::) or test(lifetime::))"
+            "(test(postgres::) or test(notify::)) and not (binary(chaos) or test(connections::) or test(connection_lifetime::))"
         }
     }
 }
@@ -40,7 +40,7 @@ pub(crate) fn run_tests((name, variant): (&str, Variant), more: &[&str]) -> Resu
     let start = Instant::now();
     let servers = Servers::start_variant(variant)?;
     let mut tests = cargo("nextest run --package outbox-tests --no-fail-fast");
-    for binary in ["store", "flow", "kit", "peace", "fault"] {
+    for binary in ["store", "delivery", "testing_kit", "multi_process", "chaos"] {
         tests.args(["--test", binary]);
     }
     tests.args(["-E", filter(variant)]).args(more).env(Variant::VARIABLE, name);

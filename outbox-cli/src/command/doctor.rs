@@ -1,5 +1,5 @@
 use anstyle::Style;
-use outbox_runtime::store::{Backend, Examination, Finding, FindingLevel};
+use outbox_runtime::store::{Backend, DoctorOptions, Finding, FindingLevel};
 use serde::Serialize;
 
 use crate::args::Doctor;
@@ -28,9 +28,9 @@ struct Entry<'a> {
 
 pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: Doctor) -> Result<Exit, Fault> {
     let Doctor { types, overdue, long_transaction, strict } = args;
-    let examination = Examination { types, overdue, long_transaction };
+    let examination = DoctorOptions { types, overdue, long_transaction };
     let findings =
-        session.store.examine(&examination).await.map_err(|error| session.fault(error))?;
+        session.store.doctor(&examination).await.map_err(|error| session.fault(error))?;
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
     let (errors, warnings) = (count(FindingLevel::Error), count(FindingLevel::Warning));
     let told = match session.form {

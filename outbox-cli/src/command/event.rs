@@ -8,8 +8,8 @@ use outbox_runtime::store::EventRow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::moment::{exact, from};
 use crate::output::{BAD, DIM, GOOD, WARN, short};
+use crate::time::{exact, from};
 
 /// An event for programs, named as the table's columns are.
 #[derive(Debug, Serialize)]

@@ -1,16 +1,16 @@
 use std::time::SystemTime;
 
 use outbox_runtime::event::Status;
-use outbox_runtime::store::{Backend, EventRow, Subscription};
+use outbox_runtime::store::{Backend, EventRow, TypeFilter};
 
 use super::event::{Document, aggregate, remark, style};
 use crate::args::List;
 use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
-use crate::moment::from;
 use crate::output::{CAPPED, Form, answer, document, harmless, note};
 use crate::table::{Cell, Columns};
+use crate::time::from;
 
 pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &List) -> Result<Exit, Fault> {
     let fault = |error| session.fault(error);
@@ -19,7 +19,7 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &List) -> Resu
     let rows = session.store.list(&query).await.map_err(fault)?;
     if rows.len() < query.limit as usize
         && matches!(query.status, Some(Status::New | Status::Retry))
-        && session.store.stats(&Subscription::ALL).await.map_err(fault)?.pending >= CAPPED
+        && session.store.stats(&TypeFilter::ALL).await.map_err(fault)?.pending >= CAPPED
     {
         note("only the 100,000 events that have been due for longest were looked at");
     }

@@ -1,4 +1,6 @@
-use outbox_runtime::store::{Backend, SchemaState, Table, Trouble, migrate, migration_sql};
+use outbox_runtime::store::{
+    Backend, DatabaseErrorKind, SchemaState, Table, migrate, migration_sql,
+};
 use serde::Serialize;
 
 use crate::args::Migrate;
@@ -41,7 +43,10 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Migrate) -> R
         // Nothing is known about a table that cannot be looked at, and one that is something else is not
         // to be made.
         SchemaState::Missing { source }
-            if matches!(Trouble::of(source), Trouble::Rights | Trouble::NoColumn) =>
+            if matches!(
+                DatabaseErrorKind::from_error(source),
+                DatabaseErrorKind::Rights | DatabaseErrorKind::NoColumn
+            ) =>
         {
             return session.store.verify().await.map_err(fault).map(|()| Exit::Done);
         }

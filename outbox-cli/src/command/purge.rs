@@ -4,12 +4,12 @@ use serde::Serialize;
 
 use super::progress::{self, Ending, Steps};
 use crate::args::Purge;
-use crate::ask::confirm;
+use crate::confirm::confirm;
 use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
-use crate::moment::rough;
 use crate::output::{CAPPED, Form, answer, capped, document, events, note};
+use crate::time::rough;
 
 #[derive(Serialize)]
 struct Report {

@@ -8,9 +8,9 @@ use crate::args::Show;
 use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
-use crate::moment::{exact, from};
 use crate::output::{DIM, Form, answer, document, harmless};
 use crate::table::{Cell, Columns};
+use crate::time::{exact, from};
 
 pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Show) -> Result<Exit, Fault> {
     let row = find(session, &args.id).await?;

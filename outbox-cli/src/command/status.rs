@@ -1,16 +1,16 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use outbox_runtime::store::{Backend, PendingType, Stats, Subscription};
+use outbox_runtime::store::{Backend, PendingType, Stats, TypeFilter};
 use serde::Serialize;
 
 use crate::args::Watch;
 use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
-use crate::moment::rough;
 use crate::output::{BAD, DIM, Form, answer, capped, document, line};
 use crate::table::{Cell, Columns};
+use crate::time::rough;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -79,7 +79,7 @@ async fn watch<DB: Backend>(session: &Session<DB>, interval: Duration) -> Fault 
 async fn read<DB: Backend>(session: &Session<DB>) -> Result<Status, Fault> {
     let (store, fault) = (&session.store, |error| session.fault(error));
     let Stats { pending, locked, dead, oldest_overdue, .. } =
-        store.stats(&Subscription::ALL).await.map_err(fault)?;
+        store.stats(&TypeFilter::ALL).await.map_err(fault)?;
     let of_type = |of_type: PendingType| OfType {
         event_type: of_type.event_type,
         pending: of_type.pending,
@@ -89,7 +89,7 @@ async fn read<DB: Backend>(session: &Session<DB>) -> Result<Status, Fault> {
     let dead_of_type = |(event_type, dead)| DeadOfType { event_type, dead };
     Ok(Status {
         table: session.table().to_string(),
-        at: crate::moment::exact(store.now().await.map_err(fault)?),
+        at: crate::time::exact(store.now().await.map_err(fault)?),
         pending,
         locked,
         oldest_seconds: oldest_overdue.as_secs_f64(),

@@ -11,8 +11,8 @@ use crate::args::Tail;
 use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
-use crate::moment::exact;
 use crate::output::{DIM, Form, answer, harmless, line};
+use crate::time::exact;
 
 /// How far behind the newest row we look for late ones.
 const BEHIND_ROWS: u32 = 10_000;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use outbox_runtime::store::Store;
 use outbox_tests::{Fresh, Rows, TestDatabase, on_every_database};
 
+use crate::fixture::Night;
 use crate::program::{Program, same};
-use crate::scene::Night;
 
 async fn status_of<DB: TestDatabase>(db: &Fresh<DB>, id: &str) -> i64 {
     let sql = format!("SELECT {} FROM outbox_event WHERE event_id = '{id}'", wide::<DB>("status"));

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use outbox_runtime::store::{ClaimRequest, Quota, Store, Subscription};
+use outbox_runtime::store::{ClaimRequest, Quota, Store, TypeFilter};
 use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_database};
 
+use crate::fixture::Night;
 use crate::program::{Program, Ran, same};
-use crate::scene::Night;
 
 /// The level and the text of a finding.
 fn finding(ran: &Ran, subject: &str) -> (String, String) {
@@ -69,7 +69,7 @@ async fn leases_that_nobody_takes_over<DB: TestDatabase>(db: Fresh<DB>) {
     let quota = Quota { rows: 2, ..Quota::default() };
     let request = ClaimRequest {
         lease: lease("gone"),
-        subscription: &Subscription::ALL,
+        subscription: &TypeFilter::ALL,
         fresh: quota,
         retried: quota,
         bytes: usize::MAX,

@@ -9,14 +9,14 @@
     reason = "a test fails by panicking, and documents itself by its name"
 )]
 
+mod bulk;
 mod change;
 mod doctor;
-mod look;
+mod fixture;
+mod inspect;
 mod password;
 mod program;
 mod refusal;
-mod scene;
-mod sweep;
 mod tail;
 mod terminal;
 #[cfg(feature = "tls")]

@@ -5,9 +5,9 @@ use std::process::{Child, Stdio};
 
 use outbox_tests::{Fresh, TestDatabase, on_every_database};
 
+use crate::bulk::fill;
+use crate::fixture::Night;
 use crate::program::Program;
-use crate::scene::Night;
-use crate::sweep::fill;
 
 /// A command at a terminal.
 fn at_terminal(program: &Program, line: &str) -> Child {

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::time::SystemTime;
 
-use super::walk::Walk;
+use super::cursor::Cursor;
 use crate::Error;
 use crate::store::{Backend, DeadKey, Fingerprint, pattern};
 
@@ -29,9 +29,9 @@ const MOST: usize = 1_000;
 /// What does not fit into them.
 const OTHERS: &str = "(other errors)";
 
-pub(super) async fn gather<DB: Backend>(mut walk: Walk<DB>) -> Result<Vec<DeadGroup>, Error> {
+pub(super) async fn gather<DB: Backend>(mut cursor: Cursor<DB>) -> Result<Vec<DeadGroup>, Error> {
     let mut groups: HashMap<(String, String), DeadGroup> = HashMap::new();
-    while let Some(page) = walk.next().await? {
+    while let Some(page) = cursor.next().await? {
         for key in page {
             add(&mut groups, key);
         }

@@ -1,17 +1,17 @@
 //! What has been given up: looked at, replayed, discarded.
 //!
 //! # Layout
-//! [`DeadEvents`] is the handle. `walk` goes over any number of dead events a page at a time; [`Sweep`]
+//! [`DeadEvents`] is the handle. `cursor` goes over any number of dead events a page at a time; [`BulkChange`]
 //! changes what it finds, [`DeadStream`] shows it, [`DeadGroup`] counts it by cause.
 
+mod bulk;
+mod cursor;
 mod group;
 mod stream;
-mod sweep;
-mod walk;
 
+pub use bulk::BulkChange;
 pub use group::DeadGroup;
 pub use stream::DeadStream;
-pub use sweep::Sweep;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use sqlx::Pool;
 use crate::Error;
 use crate::event::Status;
 use crate::store::{Backend, DeadEvent, DeadFilter, Store, Table};
-use sweep::{Change, log_discarded};
-use walk::Walk;
+use bulk::{Change, log_discarded};
+use cursor::Cursor;
 
 /// The dead letters of an outbox: events that failed too often, or for good.
 ///
@@ -107,8 +107,8 @@ impl<DB: Backend> DeadEvents<DB> {
         if filter.fingerprint.is_none() {
             return self.store.count_dead(filter).await;
         }
-        let (mut walk, mut count) = (Walk::begin(&self.store, filter, walk::PAGE).await?, 0);
-        while let Some(page) = walk.next().await? {
+        let (mut cursor, mut count) = (Cursor::begin(&self.store, filter, cursor::PAGE).await?, 0);
+        while let Some(page) = cursor.next().await? {
             count += page.len() as u64;
         }
         Ok(count)
@@ -119,7 +119,7 @@ impl<DB: Backend> DeadEvents<DB> {
     /// # Errors
     /// If the database fails.
     pub async fn groups(&self, filter: &DeadFilter) -> Result<Vec<DeadGroup>, Error> {
-        group::gather(Walk::begin(&self.store, filter, walk::PAGE).await?).await
+        group::gather(Cursor::begin(&self.store, filter, cursor::PAGE).await?).await
     }
 
     /// Makes one of them new again: no attempts, due at once.
@@ -151,9 +151,13 @@ impl<DB: Backend> DeadEvents<DB> {
     ///
     /// # Errors
     /// If the database fails, or `batch` is zero ([`Error::BatchSizeZero`]).
-    pub async fn replaying(&self, filter: &DeadFilter, batch: u32) -> Result<Sweep<DB>, Error> {
+    pub async fn replaying(
+        &self,
+        filter: &DeadFilter,
+        batch: u32,
+    ) -> Result<BulkChange<DB>, Error> {
         let change = Change::Replay(Arc::clone(&self.replayed));
-        Sweep::begin(&self.store, filter, batch, change).await
+        BulkChange::begin(&self.store, filter, batch, change).await
     }
 
     /// Deletes one of them. Its id, its type, its last error and the reason go to the log, and nothing
@@ -186,9 +190,13 @@ impl<DB: Backend> DeadEvents<DB> {
     ///
     /// # Errors
     /// [`Error::NoReason`], or if the database fails.
-    pub async fn discarding(&self, filter: &DeadFilter, reason: &str) -> Result<Sweep<DB>, Error> {
+    pub async fn discarding(
+        &self,
+        filter: &DeadFilter,
+        reason: &str,
+    ) -> Result<BulkChange<DB>, Error> {
         let change = Change::Discard { reason: checked(reason)? };
-        Sweep::begin(&self.store, filter, walk::PAGE, change).await
+        BulkChange::begin(&self.store, filter, cursor::PAGE, change).await
     }
 
     async fn sequence_of(&self, event_id: &str) -> Result<i64, Error> {

@@ -20,11 +20,11 @@ use std::time::Duration;
 
 use crate::listener::{ListenerError, ListenerErrorKind, Outcome};
 use crate::retry::RetryPolicy;
-use crate::store::Finished;
+use crate::store::Verdict;
 
 /// How a call ended.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum CallResult {
     /// The listener answered, or something before it refused.
     Answered(Result<Outcome, ListenerError>),
     /// It panicked.
@@ -43,18 +43,18 @@ pub(crate) enum Ended {
     Unknown,
 }
 
-impl Ended {
+impl CallResult {
     /// Shows the error, if it is one.
-    pub(super) fn with_error(&self, look: impl FnOnce(Option<&ListenerError>)) {
+    pub(super) fn with_error(&self, peek: impl FnOnce(Option<&ListenerError>)) {
         match self {
-            Self::Answered(answer) => look(answer.as_ref().err()),
-            Self::Panicked => look(Some(&PANICKED.into())),
-            Self::TimedOut(after) => look(Some(&took_too_long(*after).into())),
-            Self::Cancelled => look(Some(&"the listener was cancelled".into())),
-            Self::Acknowledged => look(None),
-            Self::Overtaken => look(Some(&"the lease had ended".into())),
-            Self::Unavailable(error) => look(Some(error)),
-            Self::Unknown => look(Some(&"nobody knows whether it was committed".into())),
+            Self::Answered(answer) => peek(answer.as_ref().err()),
+            Self::Panicked => peek(Some(&PANICKED.into())),
+            Self::TimedOut(after) => peek(Some(&took_too_long(*after).into())),
+            Self::Cancelled => peek(Some(&"the listener was cancelled".into())),
+            Self::Acknowledged => peek(None),
+            Self::Overtaken => peek(Some(&"the lease had ended".into())),
+            Self::Unavailable(error) => peek(Some(error)),
+            Self::Unknown => peek(Some(&"nobody knows whether it was committed".into())),
         }
     }
 }
@@ -69,7 +69,7 @@ fn took_too_long(after: Duration) -> String {
 #[derive(Debug)]
 pub(crate) enum Decision {
     /// To be recorded.
-    Record(Finished),
+    Record(Verdict),
     /// The listener pauses, for this reason.
     Pause { error: String },
     /// Its row needs no mark: it has one.
@@ -84,7 +84,7 @@ const SHORTEST: Duration = Duration::from_millis(50);
 
 /// What follows, given how many attempts have failed before.
 pub(crate) fn decide(
-    ended: &Ended,
+    ended: &CallResult,
     attempts: u32,
     max_attempts: u32,
     policy: &dyn RetryPolicy,
@@ -92,19 +92,19 @@ pub(crate) fn decide(
     let failed = |delay: Option<Duration>, error: String| {
         let attempts = attempts.saturating_add(1);
         if attempts >= max_attempts {
-            return Finished::Dead { attempts, error };
+            return Verdict::Dead { attempts, error };
         }
         let delay = delay.unwrap_or_else(|| policy.delay(attempts));
-        Finished::Retry { attempts, delay, error }
+        Verdict::Retry { attempts, delay, error }
     };
     Decision::Record(match ended {
-        Ended::Answered(Ok(Outcome::Done)) => Finished::Done,
-        Ended::Answered(Ok(Outcome::RetryAfter(delay))) => {
-            Finished::Deferred { delay: (*delay).max(SHORTEST) }
+        CallResult::Answered(Ok(Outcome::Done)) => Verdict::Done,
+        CallResult::Answered(Ok(Outcome::RetryAfter(delay))) => {
+            Verdict::Deferred { delay: (*delay).max(SHORTEST) }
         }
-        Ended::Answered(Err(error)) => match error.kind() {
+        CallResult::Answered(Err(error)) => match error.kind() {
             ListenerErrorKind::Permanent => {
-                Finished::Dead { attempts: attempts.saturating_add(1), error: chain(error) }
+                Verdict::Dead { attempts: attempts.saturating_add(1), error: chain(error) }
             }
             ListenerErrorKind::RetryAfter(delay) => failed(Some(delay.max(SHORTEST)), chain(error)),
             ListenerErrorKind::Unreachable => return Decision::Pause { error: chain(error) },
@@ -113,13 +113,13 @@ pub(crate) fn decide(
             | ListenerErrorKind::MissingState
             | ListenerErrorKind::MissingTransaction => failed(None, chain(error)),
         },
-        Ended::Panicked => failed(None, PANICKED.to_owned()),
-        Ended::TimedOut(after) => failed(None, took_too_long(*after)),
-        Ended::Cancelled => Finished::Cancelled,
-        Ended::Overtaken => Finished::Released,
-        Ended::Unavailable(_) => Finished::Deferred { delay: policy.delay(1).max(SHORTEST) },
-        Ended::Acknowledged => return Decision::Marked,
-        Ended::Unknown => return Decision::Leave,
+        CallResult::Panicked => failed(None, PANICKED.to_owned()),
+        CallResult::TimedOut(after) => failed(None, took_too_long(*after)),
+        CallResult::Cancelled => Verdict::Cancelled,
+        CallResult::Overtaken => Verdict::Released,
+        CallResult::Unavailable(_) => Verdict::Deferred { delay: policy.delay(1).max(SHORTEST) },
+        CallResult::Acknowledged => return Decision::Marked,
+        CallResult::Unknown => return Decision::Leave,
     })
 }
 
@@ -140,21 +140,21 @@ mod tests {
         }
     }
 
-    fn decided(ended: Ended, attempts: u32) -> String {
+    fn decided(ended: CallResult, attempts: u32) -> String {
         match decide(&ended, attempts, 3, &Fixed) {
             Decision::Record(finished) => format!("{finished:?}"),
             other => format!("{other:?}"),
         }
     }
 
-    fn error(error: ListenerError) -> Ended {
-        Ended::Answered(Err(error))
+    fn error(error: ListenerError) -> CallResult {
+        CallResult::Answered(Err(error))
     }
 
     #[test]
     fn every_answer_has_its_consequence() {
         let second = Duration::from_secs(9);
-        let answered = |outcome| Ended::Answered(Ok(outcome));
+        let answered = |outcome| CallResult::Answered(Ok(outcome));
         for (ended, attempts, expected) in [
             (answered(Outcome::Done), 2, "Done"),
             (answered(Outcome::RetryAfter(second)), 2, "Deferred { delay: 9s }"),
@@ -175,12 +175,12 @@ mod tests {
             ),
             (error(ListenerError::permanent("x")), 0, "Dead { attempts: 1, error: \"x\" }"),
             (error(ListenerError::unreachable("x")), 2, "Pause { error: \"x\" }"),
-            (Ended::Panicked, 2, "Dead { attempts: 3, error: \"the listener panicked\" }"),
-            (Ended::Cancelled, 2, "Cancelled"),
-            (Ended::Acknowledged, 2, "Marked"),
-            (Ended::Overtaken, 2, "Released"),
-            (Ended::Unavailable("x".into()), 2, "Deferred { delay: 1s }"),
-            (Ended::Unknown, 2, "Leave"),
+            (CallResult::Panicked, 2, "Dead { attempts: 3, error: \"the listener panicked\" }"),
+            (CallResult::Cancelled, 2, "Cancelled"),
+            (CallResult::Acknowledged, 2, "Marked"),
+            (CallResult::Overtaken, 2, "Released"),
+            (CallResult::Unavailable("x".into()), 2, "Deferred { delay: 1s }"),
+            (CallResult::Unknown, 2, "Leave"),
         ] {
             let text = format!("{ended:?}");
             assert_eq!(decided(ended, attempts), expected, "{text}");

@@ -5,14 +5,14 @@
 //! around it, `record` makes the result durable, and `acknowledge` does so in the listener's own
 //! transaction.
 
-mod acknowledge;
 pub(crate) mod decide;
-mod intercept;
-mod record;
+mod interceptor;
+mod recorder;
+mod transactional;
 
-pub use intercept::EventInterceptor;
-pub(crate) use intercept::{After, Before, Interceptors};
-pub(crate) use record::{RecordLoop, Recorder};
+pub use interceptor::EventInterceptor;
+pub(crate) use interceptor::{After, Before, Interceptors};
+pub(crate) use recorder::{RecordLoop, Recorder};
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,17 +21,17 @@ use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
 use crate::Error;
-use crate::caught::caught;
-use crate::hand::{BreakerStep, Entry, Hand};
+use crate::catch_panic::catch_panic;
+use crate::inflight::{BreakerStep, InFlight, QueuedEvent};
 use crate::listener::{Listener, Listeners, Outcome, Result as Answer, Topics};
 use crate::metrics::{DispatchResult, MetricsExporter};
 use crate::poll::Wake;
 use crate::retry::RetryPolicy;
-use crate::run::Service;
-use crate::store::{Backend, Completion, Finished};
+use crate::service::Service;
+use crate::store::{Backend, Completion, Verdict};
 use crate::trace::{self, Tenant};
 use crate::write::Writer;
-use decide::{Decision, Ended, decide};
+use decide::{CallResult, Decision, decide};
 
 /// Delivers events to listeners.
 pub(crate) struct Dispatcher<DB: Backend> {
@@ -39,11 +39,11 @@ pub(crate) struct Dispatcher<DB: Backend> {
     pub(crate) writer: Writer<DB>,
     pub(crate) owner: Arc<str>,
     pub(crate) completion: Completion,
-    pub(crate) patience: Duration,
-    pub(crate) hand: Arc<Hand>,
+    pub(crate) statement_timeout: Duration,
+    pub(crate) inflight: Arc<InFlight>,
     pub(crate) listeners: Arc<Listeners>,
     /// For each listener.
-    pub(crate) treatments: Vec<Treatment>,
+    pub(crate) treatments: Vec<DeliveryPolicy>,
     pub(crate) interceptors: Interceptors,
     /// How long a listener pauses that cannot reach what it talks to.
     pub(crate) pause: Arc<dyn RetryPolicy>,
@@ -57,7 +57,7 @@ pub(crate) struct Dispatcher<DB: Backend> {
 }
 
 /// How a listener's events are treated.
-pub(crate) struct Treatment {
+pub(crate) struct DeliveryPolicy {
     pub(crate) max_attempts: u32,
     pub(crate) policy: Arc<dyn RetryPolicy>,
     pub(crate) timeout: Option<Duration>,
@@ -70,7 +70,7 @@ impl<DB: Backend> Service for Worker<DB> {
     const NAME: &'static str = "worker";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
-        if let Some(entry) = self.0.hand.next(stop).await {
+        if let Some(entry) = self.0.inflight.next(stop).await {
             self.0.deliver(entry).await;
         }
         Ok(())
@@ -79,22 +79,23 @@ impl<DB: Backend> Service for Worker<DB> {
 
 impl<DB: Backend> Dispatcher<DB> {
     /// Delivers an event. However that ends, the entry leaves the worker's hands.
-    async fn deliver(&self, entry: Entry) {
+    async fn deliver(&self, entry: QueuedEvent) {
         let decision = self.attempt_once(&entry).await;
         self.conclude(&entry, decision);
     }
 
     /// Calls the listener, and says what follows, whatever panics.
-    pub(crate) async fn attempt_once(&self, entry: &Entry) -> Decision {
+    pub(crate) async fn attempt_once(&self, entry: &QueuedEvent) -> Decision {
         let traced = trace::dispatch(&entry.envelope, entry.attempts, self.tenant);
-        let decision = match traced.run(caught(self.attempt(entry))).await {
+        let decision = match traced.run(catch_panic(self.attempt(entry))).await {
             Ok(decision) => decision,
             // Not the listener, whose panics are caught, but something of the user's around it: an
             // error's text, a retry policy, the end of a call that took too long.
             Err(_) => {
                 let treatment = entry.group.and_then(|index| self.treatments.get(index));
                 let max_attempts = treatment.map_or(1, |treatment| treatment.max_attempts);
-                let decision = decide(&Ended::Panicked, entry.attempts, max_attempts, &*self.pause);
+                let decision =
+                    decide(&CallResult::Panicked, entry.attempts, max_attempts, &*self.pause);
                 if let Decision::Record(finished) = &decision {
                     self.tell(entry.envelope.event_type(), entry, finished, Duration::ZERO);
                 }
@@ -106,16 +107,16 @@ impl<DB: Backend> Dispatcher<DB> {
     }
 
     /// The entry leaves the worker's hands.
-    pub(crate) fn conclude(&self, entry: &Entry, decision: Decision) {
+    pub(crate) fn conclude(&self, entry: &QueuedEvent, decision: Decision) {
         let mut unreachable = None;
         let step = match decision {
-            Decision::Record(finished) => self.hand.finish(entry, finished),
+            Decision::Record(finished) => self.inflight.finish(entry, finished),
             Decision::Pause { error } => {
                 unreachable = Some(error);
-                self.hand.unreachable(entry, |failures| self.pause.delay(failures))
+                self.inflight.unreachable(entry, |failures| self.pause.delay(failures))
             }
-            Decision::Marked => self.hand.settled(entry, true),
-            Decision::Leave => self.hand.settled(entry, false),
+            Decision::Marked => self.inflight.settled(entry, true),
+            Decision::Leave => self.inflight.settled(entry, false),
         };
         let listener = entry.group.and_then(|index| self.listeners.get(index));
         let listener = listener.map_or("", Listener::name);
@@ -127,7 +128,7 @@ impl<DB: Backend> Dispatcher<DB> {
                     error = unreachable,
                     "cannot reach what it talks to; its events wait"
                 );
-                self.wake.look();
+                self.wake.peek();
             }
             BreakerStep::Closed => {
                 tracing::info!(listener, "reaches what it talks to again");
@@ -138,7 +139,7 @@ impl<DB: Backend> Dispatcher<DB> {
     }
 
     /// Calls the listener, and says what follows.
-    async fn attempt(&self, entry: &Entry) -> Decision {
+    async fn attempt(&self, entry: &QueuedEvent) -> Decision {
         let event = &entry.envelope;
         let known = entry
             .group
@@ -150,7 +151,7 @@ impl<DB: Backend> Dispatcher<DB> {
         let (passed, allowed) = self.interceptors.before(event, entry.attempts);
         let ended = match allowed {
             Ok(()) => self.call(listener, treatment, entry).await,
-            Err(error) => Ended::Answered(Err(error)),
+            Err(error) => CallResult::Answered(Err(error)),
         };
         ended.with_error(|error| self.interceptors.after(passed, event, error));
         let took = begun.elapsed();
@@ -175,7 +176,7 @@ impl<DB: Backend> Dispatcher<DB> {
     }
 
     /// It is unroutable. Interceptors hear of its end as of any other; they cannot change it.
-    fn give_up_unroutable(&self, entry: &Entry) -> Decision {
+    fn give_up_unroutable(&self, entry: &QueuedEvent) -> Decision {
         let event = &entry.envelope;
         let error = format!(
             "nobody listens to `{}` of aggregate `{}`",
@@ -186,10 +187,15 @@ impl<DB: Backend> Dispatcher<DB> {
         self.interceptors.after(passed, event, Some(&error.as_str().into()));
         // No listener was called, so no call is counted.
         self.tell_death(self.topics.of_type(event.event_type()), entry, entry.attempts, &error);
-        Decision::Record(Finished::Dead { attempts: entry.attempts, error })
+        Decision::Record(Verdict::Dead { attempts: entry.attempts, error })
     }
 
-    async fn call(&self, listener: &Listener, treatment: &Treatment, entry: &Entry) -> Ended {
+    async fn call(
+        &self,
+        listener: &Listener,
+        treatment: &DeliveryPolicy,
+        entry: &QueuedEvent,
+    ) -> CallResult {
         if listener.tx_database().is_some() {
             return self.call_in_tx(listener, treatment, entry).await;
         }
@@ -199,14 +205,14 @@ impl<DB: Backend> Dispatcher<DB> {
     /// Waits for a listener, but not longer than it may take, nor than this node lives.
     async fn bounded(
         &self,
-        treatment: &Treatment,
+        treatment: &DeliveryPolicy,
         call: impl Future<Output = Answer<Outcome>>,
-    ) -> Ended {
-        let call = caught(call);
+    ) -> CallResult {
+        let call = catch_panic(call);
         let bounded = async {
             match treatment.timeout {
                 Some(limit) => {
-                    tokio::time::timeout(limit, call).await.map_err(|_| Ended::TimedOut(limit))
+                    tokio::time::timeout(limit, call).await.map_err(|_| CallResult::TimedOut(limit))
                 }
                 None => Ok(call.await),
             }
@@ -214,31 +220,31 @@ impl<DB: Backend> Dispatcher<DB> {
         tokio::select! {
             biased;
             answer = bounded => match answer {
-                Ok(Ok(answer)) => Ended::Answered(answer),
-                Ok(Err(_)) => Ended::Panicked,
+                Ok(Ok(answer)) => CallResult::Answered(answer),
+                Ok(Err(_)) => CallResult::Panicked,
                 Err(timed_out) => timed_out,
             },
-            () = self.cancel.cancelled() => Ended::Cancelled,
+            () = self.cancel.cancelled() => CallResult::Cancelled,
         }
     }
 
-    fn tell(&self, topic: &str, entry: &Entry, finished: &Finished, took: Duration) {
+    fn tell(&self, topic: &str, entry: &QueuedEvent, finished: &Verdict, took: Duration) {
         let event = &entry.envelope;
         let result = match finished {
-            Finished::Done => DispatchResult::Success,
-            Finished::Retry { attempts, delay, error } => {
+            Verdict::Done => DispatchResult::Success,
+            Verdict::Retry { attempts, delay, error } => {
                 tracing::info!(
                     event_id = %event.event_id(), event_type = event.event_type(), attempts,
                     ?delay, error, "a listener failed; it will be called again"
                 );
                 DispatchResult::Failure
             }
-            Finished::Dead { attempts, error } => {
+            Verdict::Dead { attempts, error } => {
                 self.tell_death(topic, entry, *attempts, error);
                 DispatchResult::Dead
             }
-            Finished::Deferred { .. } | Finished::Postponed { .. } => DispatchResult::Deferred,
-            Finished::Released | Finished::Cancelled => return,
+            Verdict::Deferred { .. } | Verdict::Postponed { .. } => DispatchResult::Deferred,
+            Verdict::Released | Verdict::Cancelled => return,
         };
         self.metrics.dispatched(topic, result, took);
         if result == DispatchResult::Success {
@@ -248,7 +254,7 @@ impl<DB: Backend> Dispatcher<DB> {
 
     /// How long ago an event was due. Only its first claim knows when its delay ended: the next finds the end
     /// of a lease or of a back-off in its place.
-    fn lag(&self, entry: &Entry) -> Duration {
+    fn lag(&self, entry: &QueuedEvent) -> Duration {
         let event = &entry.envelope;
         let due = match entry.first_claim {
             true => event.available_at().max(event.occurred_at()),
@@ -257,7 +263,7 @@ impl<DB: Backend> Dispatcher<DB> {
         self.writer.store().wall_clock().duration_since(due).unwrap_or_default()
     }
 
-    fn tell_death(&self, topic: &str, entry: &Entry, attempts: u32, error: &str) {
+    fn tell_death(&self, topic: &str, entry: &QueuedEvent, attempts: u32, error: &str) {
         let event = &entry.envelope;
         tracing::error!(
             event_id = %event.event_id(), event_type = event.event_type(), attempts, error,
@@ -270,12 +276,12 @@ impl<DB: Backend> Dispatcher<DB> {
 /// Writes into a span what became of the event.
 fn tell_span(span: &Span, decision: &Decision) {
     let result = match decision {
-        Decision::Record(Finished::Done) | Decision::Marked => "success",
-        Decision::Record(Finished::Retry { .. }) => "failure",
-        Decision::Record(Finished::Dead { .. }) => "dead",
-        Decision::Record(Finished::Deferred { .. } | Finished::Postponed { .. })
+        Decision::Record(Verdict::Done) | Decision::Marked => "success",
+        Decision::Record(Verdict::Retry { .. }) => "failure",
+        Decision::Record(Verdict::Dead { .. }) => "dead",
+        Decision::Record(Verdict::Deferred { .. } | Verdict::Postponed { .. })
         | Decision::Pause { .. } => "deferred",
-        Decision::Record(Finished::Released | Finished::Cancelled) | Decision::Leave => "cancelled",
+        Decision::Record(Verdict::Released | Verdict::Cancelled) | Decision::Leave => "cancelled",
     };
     span.record("result", result);
     if matches!(result, "failure" | "dead") {

@@ -65,7 +65,7 @@ impl Listener {
             let answer = listener(delivery.clone());
             Box::pin(async move { answer.await.into_outcome() })
         }));
-        Self::by_hand(place, aggregate, event, options, call)
+        Self::stepper(place, aggregate, event, options, call)
     }
 
     pub(super) fn from_closure_in_tx<T, F>(
@@ -84,10 +84,10 @@ impl Listener {
             Ok(tx) => listener(delivery.clone(), tx),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         });
-        Self::by_hand(place, aggregate, event, options, Call::InTx(T::database(), call))
+        Self::stepper(place, aggregate, event, options, Call::InTx(T::database(), call))
     }
 
-    fn by_hand(
+    fn stepper(
         place: Place,
         aggregate: &AggregateName,
         event: &EventName,

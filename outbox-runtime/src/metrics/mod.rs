@@ -118,9 +118,9 @@ pub(crate) struct NoMetrics;
 impl MetricsExporter for NoMetrics {}
 
 /// Keeps the panics of an exporter from whoever tells it something.
-pub(crate) struct Careful(pub(crate) Box<dyn MetricsExporter>);
+pub(crate) struct PanicSafeMetrics(pub(crate) Box<dyn MetricsExporter>);
 
-impl Careful {
+impl PanicSafeMetrics {
     fn tell(&self, tell: impl FnOnce(&dyn MetricsExporter)) {
         if catch_unwind(AssertUnwindSafe(|| tell(&*self.0))).is_err() {
             tracing::error!("a metrics exporter panicked");
@@ -128,7 +128,7 @@ impl Careful {
     }
 }
 
-impl MetricsExporter for Careful {
+impl MetricsExporter for PanicSafeMetrics {
     fn starting(&mut self, table: &str, topics: &[&str]) {
         let own = &mut self.0;
         if catch_unwind(AssertUnwindSafe(|| own.starting(table, topics))).is_err() {

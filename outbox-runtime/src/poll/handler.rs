@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::Poller;
 use crate::event::EventEnvelope;
-use crate::hand::{Entry, Hand};
+use crate::inflight::{InFlight, QueuedEvent};
 use crate::listener::Topics;
 use crate::metrics::MetricsExporter;
-use crate::run::within;
-use crate::store::{Backend, Claimed, Finished, Lease, Renewal};
+use crate::service::within;
+use crate::store::{Backend, Claim, Lease, Renewal, Verdict};
 
 /// Takes the place of the dispatcher: receives what the poller has claimed, and finishes each event
 /// itself.
@@ -25,8 +25,8 @@ pub trait PollerHandler: Send + Sync {
 /// dropped unfinished, the event returns when the lease has ended.
 #[must_use = "finish it with `done`, `retry` or `dead`"]
 pub struct ClaimedEvent {
-    hand: Arc<Hand>,
-    entry: Entry,
+    inflight: Arc<InFlight>,
+    entry: QueuedEvent,
     finished: bool,
     metrics: Arc<dyn MetricsExporter>,
     topics: Arc<Topics>,
@@ -46,13 +46,13 @@ impl ClaimedEvent {
 
     /// It is delivered.
     pub fn done(self) {
-        self.finish(Finished::Done);
+        self.finish(Verdict::Done);
     }
 
     /// It failed, and is to be tried again after a delay.
     pub fn retry(self, delay: Duration, error: impl Into<String>) {
         let attempts = self.entry.attempts.saturating_add(1);
-        self.finish(Finished::Retry { attempts, delay, error: error.into() });
+        self.finish(Verdict::Retry { attempts, delay, error: error.into() });
     }
 
     /// It failed for good.
@@ -64,23 +64,23 @@ impl ClaimedEvent {
             "an event is dead"
         );
         self.metrics.died(self.topics.of_type(event.event_type()), 1);
-        self.finish(Finished::Dead { attempts, error });
+        self.finish(Verdict::Dead { attempts, error });
     }
 
     fn release(self) {
-        self.finish(Finished::Released);
+        self.finish(Verdict::Released);
     }
 
-    fn finish(mut self, result: Finished) {
+    fn finish(mut self, result: Verdict) {
         self.finished = true;
-        self.hand.finish(&self.entry, result);
+        self.inflight.finish(&self.entry, result);
     }
 }
 
 impl Drop for ClaimedEvent {
     fn drop(&mut self) {
         if !self.finished {
-            self.hand.abandon(&self.entry);
+            self.inflight.abandon(&self.entry);
         }
     }
 }
@@ -90,15 +90,15 @@ impl<DB: Backend> Poller<DB> {
     pub(super) async fn hand_over(
         &self,
         handler: &dyn PollerHandler,
-        rows: Vec<Claimed>,
+        rows: Vec<Claim>,
         anchor: Instant,
     ) {
         let mut going_on = true;
         for row in self.tried(rows, anchor).await {
             let attempts = row.attempts;
-            let Some(entry) = self.hand.lend(row, anchor) else { continue };
+            let Some(entry) = self.inflight.checkout(row, anchor) else { continue };
             let claimed = ClaimedEvent {
-                hand: Arc::clone(&self.hand),
+                inflight: Arc::clone(&self.inflight),
                 entry,
                 finished: false,
                 metrics: Arc::clone(&self.metrics),
@@ -117,31 +117,32 @@ impl<DB: Backend> Poller<DB> {
     }
 
     /// Writes down which of the rows whose owner was lost are begun now; gives back the others.
-    async fn tried(&self, rows: Vec<Claimed>, anchor: Instant) -> Vec<Claimed> {
-        if !rows.iter().any(Claimed::is_suspect) {
+    async fn tried(&self, rows: Vec<Claim>, anchor: Instant) -> Vec<Claim> {
+        if !rows.iter().any(Claim::is_suspect) {
             return rows;
         }
-        let chosen = self.hand.may_be_tried(&rows);
+        let chosen = self.inflight.may_be_tried(&rows);
         let begun: Vec<Renewal> = rows
             .iter()
             .filter(|row| chosen.contains(&row.sequence))
             .map(|row| Renewal { takeovers: row.takeovers.saturating_add(1), ..row.into() })
             .collect();
-        let lease = Lease { owner: &self.owner, length: self.hand.lease() };
+        let lease = Lease { owner: &self.owner, length: self.inflight.lease() };
         let renewal = self.store.renew(lease, &begun);
-        let written: HashSet<i64> = match within(self.patience, "renewing leases", renewal).await {
-            Ok(written) => written.into_iter().collect(),
-            Err(error) => {
-                tracing::debug!(%error, "events whose owner was lost are given back");
-                HashSet::new()
-            }
-        };
+        let written: HashSet<i64> =
+            match within(self.statement_timeout, "renewing leases", renewal).await {
+                Ok(written) => written.into_iter().collect(),
+                Err(error) => {
+                    tracing::debug!(%error, "events whose owner was lost are given back");
+                    HashSet::new()
+                }
+            };
         let mut kept = Vec::new();
         for mut row in rows {
             if written.contains(&row.sequence) {
                 row.takeovers = row.takeovers.saturating_add(1);
             } else if row.is_suspect() {
-                self.hand.settle(row.sequence, row.token, Finished::Released, anchor);
+                self.inflight.settle(row.sequence, row.token, Verdict::Released, anchor);
                 continue;
             }
             kept.push(row);

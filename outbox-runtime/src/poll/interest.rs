@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::listener::Listeners;
-use crate::store::{Backend, Store, Subscription};
+use crate::store::{Backend, Store, TypeFilter};
 
 /// Which events to ask for.
 pub(crate) struct Interest {
@@ -9,7 +9,7 @@ pub(crate) struct Interest {
     /// Every event, whether anybody listens or not.
     everything: bool,
     /// The last answer, and for which listeners it was.
-    last: Mutex<Option<(Vec<bool>, Subscription)>>,
+    last: Mutex<Option<(Vec<bool>, TypeFilter)>>,
 }
 
 impl Interest {
@@ -35,9 +35,9 @@ impl Interest {
         &self,
         store: &Store<DB>,
         open: &[bool],
-    ) -> Option<Subscription> {
+    ) -> Option<TypeFilter> {
         if self.everything && !open.contains(&false) {
-            return Some(Subscription::ALL);
+            return Some(TypeFilter::ALL);
         }
         if !self.everything && !open.contains(&true) {
             return None;
@@ -53,22 +53,22 @@ impl Interest {
             chosen.flat_map(|(listener, _)| listener.keys())
         };
         let subscription = if self.everything {
-            store.subscribe_except(keys(false))
+            store.type_filter_except(keys(false))
         } else {
-            store.subscribe(keys(true))
+            store.type_filter(keys(true))
         };
         *last = Some((open.to_vec(), subscription.clone()));
         Some(subscription)
     }
 
     /// The events of every listener.
-    pub(crate) fn of_all<DB: Backend>(&self, store: &Store<DB>) -> Subscription {
-        store.subscribe(self.listeners.iter().flat_map(|listener| listener.keys()))
+    pub(crate) fn of_all<DB: Backend>(&self, store: &Store<DB>) -> TypeFilter {
+        store.type_filter(self.listeners.iter().flat_map(|listener| listener.keys()))
     }
 
     /// The events of one listener.
-    pub(super) fn of_one<DB: Backend>(&self, store: &Store<DB>, listener: usize) -> Subscription {
+    pub(super) fn of_one<DB: Backend>(&self, store: &Store<DB>, listener: usize) -> TypeFilter {
         let listener = self.listeners.get(listener);
-        store.subscribe(listener.into_iter().flat_map(|listener| listener.keys()))
+        store.type_filter(listener.into_iter().flat_map(|listener| listener.keys()))
     }
 }

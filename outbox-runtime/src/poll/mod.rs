@@ -9,10 +9,10 @@
 mod handler;
 mod idle;
 mod interest;
-pub(crate) mod lost;
 mod renew;
 mod scan;
-mod service;
+mod schedule;
+pub(crate) mod takeover;
 mod wake;
 mod watermark;
 mod window;
@@ -20,7 +20,7 @@ mod window;
 pub use handler::{ClaimedEvent, PollerHandler};
 pub(crate) use interest::Interest;
 pub(crate) use renew::Renewer;
-pub(crate) use service::PollLoop;
+pub(crate) use schedule::PollLoop;
 pub(crate) use wake::Wake;
 
 use std::sync::Arc;
@@ -30,12 +30,13 @@ use tokio::sync::Mutex;
 use tracing::Instrument;
 
 use crate::Error;
-use crate::hand::{Hand, Room};
+use crate::inflight::{ClaimBudget, InFlight};
 use crate::listener::Topics;
+use crate::log_throttle::LogThrottle;
 use crate::metrics::{MetricsExporter, OTHER, Way};
-use crate::run::{Seldom, within};
+use crate::service::within;
 use crate::store::{
-    Backend, ClaimRequest, Claimed, Claims, Finished, Lease, Look, Quota, Store, Subscription,
+    Backend, Claim, ClaimRequest, Claims, Lease, NextDue, Quota, Store, TypeFilter, Verdict,
 };
 use crate::trace;
 use scan::Scan;
@@ -44,7 +45,7 @@ use watermark::Watermarks;
 /// Claims events.
 pub(crate) struct Poller<DB: Backend> {
     pub(crate) store: Store<DB>,
-    pub(crate) hand: Arc<Hand>,
+    pub(crate) inflight: Arc<InFlight>,
     pub(crate) interest: Interest,
     pub(crate) owner: Arc<str>,
     pub(crate) metrics: Arc<dyn MetricsExporter>,
@@ -54,8 +55,8 @@ pub(crate) struct Poller<DB: Backend> {
     pub(crate) batch: usize,
     pub(crate) interval: Duration,
     pub(crate) skip_recent: Duration,
-    pub(crate) patience: Duration,
-    pub(crate) scan_failed: Seldom,
+    pub(crate) statement_timeout: Duration,
+    pub(crate) scan_failed: LogThrottle,
     /// One round at a time.
     pub(crate) rounds: Mutex<Rounds>,
     /// The listeners whose events the last round asked for. One of the others may have room again.
@@ -128,24 +129,25 @@ const LONG_AGO: Duration = Duration::from_secs(10);
 
 impl<DB: Backend> Poller<DB> {
     /// Looks when something is due.
-    async fn look(&self, from: From) -> Result<Look, Error> {
+    async fn peek(&self, from: From) -> Result<NextDue, Error> {
         let mut rounds = self.rounds.lock().await;
         let [fresh, retried] = match (from, rounds.watermarks.get()) {
             (From::Watermark, Some(marks)) => marks.map(|mark| Some(mark.due)),
             _ => [None; 2],
         };
-        let look = self.store.look(fresh, retried);
-        let look = within(self.patience, "looking for due events", look).await?;
-        rounds.watermarks.read(look.now, self.hand.now(), self.skip_recent);
-        Ok(look)
+        let peek = self.store.peek(fresh, retried);
+        let peek = within(self.statement_timeout, "looking for due events", peek).await?;
+        rounds.watermarks.read(peek.now, self.inflight.now(), self.skip_recent);
+        Ok(peek)
     }
 
     /// Makes sure that there is a watermark, for which the database's clock is needed.
     async fn set_watermark(&self) -> Result<(), Error> {
         let mut rounds = self.rounds.lock().await;
         if rounds.watermarks.get().is_none() {
-            let clock = within(self.patience, "reading the clock", self.store.now()).await?;
-            rounds.watermarks.read(clock, self.hand.now(), self.skip_recent);
+            let clock =
+                within(self.statement_timeout, "reading the clock", self.store.now()).await?;
+            rounds.watermarks.read(clock, self.inflight.now(), self.skip_recent);
         }
         Ok(())
     }
@@ -215,7 +217,7 @@ impl<DB: Backend> Poller<DB> {
 
     /// What is open at present.
     fn open(&self) -> Vec<bool> {
-        let mut open = self.hand.claimable().open;
+        let mut open = self.inflight.claim_budget().open;
         self.interest.extend(&mut open);
         open
     }
@@ -224,7 +226,7 @@ impl<DB: Backend> Poller<DB> {
     async fn round(&self, purpose: Purpose) -> Result<Polled, Error> {
         let mut rounds = self.rounds.lock().await;
         let rounds = &mut *rounds;
-        let mut room = self.hand.begin_claim();
+        let mut room = self.inflight.start_claim();
         self.interest.extend(&mut room.open);
         rounds.scan.observe(&room.open, rounds.watermarks.get());
         self.asked().clone_from(&room.open);
@@ -257,7 +259,7 @@ impl<DB: Backend> Poller<DB> {
     async fn recent(
         &self,
         rounds: &mut Rounds,
-        room: &Room,
+        room: &ClaimBudget,
         left: &mut Left,
     ) -> Result<bool, Error> {
         let Some(subscription) = self.interest.of_open(&self.store, &room.open) else {
@@ -271,7 +273,7 @@ impl<DB: Backend> Poller<DB> {
             }
             let after = rounds.watermarks.get().map(|marks| marks[kind]);
             let quota = Quota { rows, after, until: None };
-            let anchor = self.hand.now();
+            let anchor = self.inflight.now();
             let claims = match self.claim(&subscription, kind, quota, left.bytes).await {
                 Ok(claims) => claims,
                 Err(error) if left.rows == before => return Err(error),
@@ -296,7 +298,7 @@ impl<DB: Backend> Poller<DB> {
     }
 
     /// How many rows to ask for; `None` if it is not worth a statement.
-    fn batch_for(&self, room: &Room, average: usize) -> Option<usize> {
+    fn batch_for(&self, room: &ClaimBudget, average: usize) -> Option<usize> {
         let capacity = self.handler.as_ref().map_or(usize::MAX, |own| own.available_capacity());
         if room.lane < room.worthwhile(self.batch) || room.bytes == 0 || capacity == 0 {
             return None;
@@ -309,7 +311,7 @@ impl<DB: Backend> Poller<DB> {
     /// Claims rows of one of [`KINDS`](watermark::KINDS).
     async fn claim(
         &self,
-        subscription: &Subscription,
+        subscription: &TypeFilter,
         kind: usize,
         quota: Quota,
         bytes: usize,
@@ -317,11 +319,11 @@ impl<DB: Backend> Poller<DB> {
         let begun = Instant::now();
         let none = Quota::default();
         let (fresh, retried) = if kind == 0 { (quota, none) } else { (none, quota) };
-        let lease = Lease { owner: &self.owner, length: self.hand.lease() };
+        let lease = Lease { owner: &self.owner, length: self.inflight.lease() };
         let skip_recent = self.skip_recent;
         let request = ClaimRequest { lease, subscription, fresh, retried, bytes, skip_recent };
         let span = trace::claim(self.store.table());
-        let claim = within(self.patience, "claiming events", self.store.claim(request));
+        let claim = within(self.statement_timeout, "claiming events", self.store.claim(request));
         let claims = claim.instrument(span.clone()).await?;
         span.record("rows", claims.rows.len());
         if !claims.rows.is_empty() {
@@ -350,22 +352,22 @@ impl<DB: Backend> Poller<DB> {
 
     async fn admit(&self, claims: Claims, anchor: Instant) -> usize {
         for (sequence, token) in claims.excess {
-            self.hand.settle(sequence, token, Finished::Released, anchor);
+            self.inflight.settle(sequence, token, Verdict::Released, anchor);
         }
         for row in claims.undecodable {
             tracing::error!(sequence = row.sequence, "a row cannot be read: {}", row.reason);
             self.metrics.died(OTHER, 1);
-            let dead = Finished::Dead { attempts: 0, error: row.reason.to_owned() };
-            self.hand.settle(row.sequence, row.token, dead, anchor);
+            let dead = Verdict::Dead { attempts: 0, error: row.reason.to_owned() };
+            self.inflight.settle(row.sequence, row.token, dead, anchor);
         }
-        let mut rows: Vec<Claimed> = Vec::with_capacity(claims.rows.len());
+        let mut rows: Vec<Claim> = Vec::with_capacity(claims.rows.len());
         for row in claims.rows {
-            match lost::verdict(&row) {
+            match takeover::verdict(&row) {
                 Some(dead) => {
                     let event_id = row.envelope.event_id();
                     tracing::error!(%event_id, "an event is dead: its owners were lost with it");
                     self.metrics.died(self.topics.of_type(row.envelope.event_type()), 1);
-                    self.hand.settle(row.sequence, row.token, dead, anchor);
+                    self.inflight.settle(row.sequence, row.token, dead, anchor);
                 }
                 None => rows.push(row),
             }
@@ -381,7 +383,7 @@ impl<DB: Backend> Poller<DB> {
                     let group = self.interest.group_of(event.aggregate_type(), event.event_type());
                     (row, group)
                 });
-                self.hand.admit(rows.collect(), anchor);
+                self.inflight.admit(rows.collect(), anchor);
             }
             Some(handler) => self.hand_over(&**handler, rows, anchor).await,
         }

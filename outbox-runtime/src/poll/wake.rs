@@ -20,7 +20,7 @@ pub(super) struct Calls {
     /// Something is due that was inserted then, and became visible only now.
     pub(super) since: Option<Instant>,
     /// Something will be due: look when.
-    pub(super) look: bool,
+    pub(super) peek: bool,
     /// Something will be due then.
     pub(super) at: Option<Instant>,
     /// Results cannot be recorded at present.
@@ -55,12 +55,12 @@ impl Wake {
     }
 
     /// A commit has left events that will be due.
-    pub(crate) fn look(&self) {
-        self.call(|calls| calls.look = true);
+    pub(crate) fn peek(&self) {
+        self.call(|calls| calls.peek = true);
     }
 
     /// Something will be due after a delay.
-    pub(crate) fn look_in(&self, delay: Duration) {
+    pub(crate) fn peek_in(&self, delay: Duration) {
         let Some(at) = Instant::now().checked_add(delay) else { return };
         self.call(|calls| calls.at = Some(calls.at.map_or(at, |next| next.min(at))));
     }
@@ -94,7 +94,7 @@ impl Wake {
     /// Whether there is something to do now.
     pub(super) fn is_called(&self) -> bool {
         let calls = self.calls();
-        calls.due || calls.sweep || calls.look
+        calls.due || calls.sweep || calls.peek
     }
 
     /// What it was called for since the last time.

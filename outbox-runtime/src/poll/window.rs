@@ -6,9 +6,9 @@ use super::{Left, Poller, Purpose, Rounds};
 use crate::Error;
 use crate::error::chain;
 use crate::event::Status;
-use crate::hand::Room;
-use crate::run::within;
-use crate::store::{Backend, Position, Quota, Subscription};
+use crate::inflight::ClaimBudget;
+use crate::service::within;
+use crate::store::{Backend, Position, Quota, TypeFilter};
 
 impl<DB: Backend> Poller<DB> {
     /// Reads one window below the watermark, and claims what is in it.
@@ -18,7 +18,7 @@ impl<DB: Backend> Poller<DB> {
     pub(super) async fn scan(
         &self,
         rounds: &mut Rounds,
-        room: &Room,
+        room: &ClaimBudget,
         left: &mut Left,
         purpose: Purpose,
     ) -> Result<(), Error> {
@@ -50,7 +50,7 @@ impl<DB: Backend> Poller<DB> {
                     if everything {
                         return Err(error);
                     }
-                    if self.scan_failed.is_time() {
+                    if self.scan_failed.allows() {
                         let error = chain(&error);
                         tracing::warn!(
                             error,
@@ -71,7 +71,7 @@ impl<DB: Backend> Poller<DB> {
         rounds: &mut Rounds,
         reader: Reader,
         kind: usize,
-        subscription: &Subscription,
+        subscription: &TypeFilter,
         quota: Quota,
         left: &mut Left,
     ) -> Result<usize, Error> {
@@ -83,7 +83,7 @@ impl<DB: Backend> Poller<DB> {
             None => self.window_end(rounds, KINDS[kind], cursor, top).await?,
         };
         let quota = Quota { after: cursor.after, until: Some(end), ..quota };
-        let anchor = self.hand.now();
+        let anchor = self.inflight.now();
         let claims = self.claim(subscription, kind, quota, left.bytes).await?;
         let next = match claims.until() {
             Some(last) => Some(Cursor { after: Some(last), window: Some(end) }),
@@ -103,7 +103,7 @@ impl<DB: Backend> Poller<DB> {
         top: Position,
     ) -> Result<Position, Error> {
         let end = self.store.window_end(status, cursor.after, top, rounds.scan.window);
-        let end = within(self.patience, "looking for due events", end).await?;
+        let end = within(self.statement_timeout, "looking for due events", end).await?;
         Ok(end.unwrap_or(top))
     }
 }

@@ -6,30 +6,30 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::gauges::Gauges;
-use super::hot::HotPath;
-use super::keep::KeptConnections;
-use super::notify::{Announcer, Ear, Notices, Notifier};
+use super::notify::{Announcer, NotificationListener, Notifier, NotifySignal};
 use super::purge::{PurgeLoop, Purger};
 use super::relay::Relay;
 use super::sample::Sampler;
-use super::service::{Seldom, Services};
+use super::sticky::StickyConnections;
 use super::{Builder, Config, Mode, Outbox, Unroutable, lint};
 use crate::Error;
 use crate::dead::DeadEvents;
-use crate::dispatch::{Dispatcher, RecordLoop, Recorder, Treatment, Worker};
+use crate::dispatch::{DeliveryPolicy, Dispatcher, RecordLoop, Recorder, Worker};
 use crate::event::EventId;
-use crate::hand::{Hand, Limits, Share};
+use crate::inflight::{ConcurrencyLimit, InFlight, Limits};
 use crate::listener::{Listener, Listeners, Timeout, Topics};
-use crate::metrics::{Careful, MetricsExporter};
+use crate::log_throttle::LogThrottle;
+use crate::metrics::{MetricsExporter, PanicSafeMetrics};
 use crate::poll::{Interest, PollLoop, Poller, Renewer, Wake};
 use crate::retry::{Backoff, RetryPolicy};
-use crate::store::{Backend, Store, Subscription};
+use crate::service::Services;
+use crate::store::{Backend, Store, TypeFilter};
 use crate::trace::Tenant;
-use crate::write::{Counter, NoSeats, Seats, Writer};
+use crate::write::{Counter, HotPath, NoSeats, Seats, Writer};
 
 /// How long a statement of the relay may take: a third of the lease, so that a renewal that does not
 /// come through can be tried again, and not for ever.
-fn patience(config: &Config) -> Duration {
+fn statement_timeout(config: &Config) -> Duration {
     (config.poller.lease / 3).clamp(Duration::from_millis(500), Duration::from_secs(10))
 }
 
@@ -47,11 +47,11 @@ pub(super) async fn assemble<DB: Backend>(
     in_memory: bool,
 ) -> Result<Outbox<DB>, Error> {
     #[cfg(feature = "testing")]
-    let by_hand = builder.rig.is_some();
+    let stepper = builder.harness.is_some();
     let Builder { pool, config, hooks, interceptors, policy, metrics, handler, clock, .. } =
         builder;
     let topics = Arc::new(Topics::of(&listeners));
-    let mut metrics = Careful(metrics);
+    let mut metrics = PanicSafeMetrics(metrics);
     metrics.starting(&store.table().to_string(), &topics.names());
     let metrics: Arc<dyn MetricsExporter> = Arc::new(metrics);
     let counter = Counter { metrics: Arc::clone(&metrics), topics: Arc::clone(&topics) };
@@ -66,28 +66,32 @@ pub(super) async fn assemble<DB: Backend>(
         tracing::warn!("{warning}");
     }
     let (stop, runtime) = (CancellationToken::new(), Handle::current());
-    let patience = patience(&config);
+    let statement_timeout = statement_timeout(&config);
     let services = || {
         let services = Services::new(&stop, runtime.clone(), longest_pause(&config));
         #[cfg(feature = "testing")]
-        let services = if by_hand { services.by_hand() } else { services };
+        let services = if stepper { services.stepper() } else { services };
         services
     };
     let backoff = |base, max| {
         let backoff = Backoff::unchecked(base, max);
         // A test knows when an event will be due.
         #[cfg(feature = "testing")]
-        let backoff = if by_hand { backoff.with_random(|| 0.5) } else { backoff };
+        let backoff = if stepper { backoff.with_random(|| 0.5) } else { backoff };
         backoff
     };
     let extras = services();
-    let notices = config.notify.then(Arc::<Notices>::default);
+    let notify_signal = config.notify.then(Arc::<NotifySignal>::default);
     let notify_by = |store: &Store<DB>| {
-        notices.clone().map(|notices| Notifier { store: store.clone(), notices, patience })
+        notify_signal.clone().map(|notify_signal| Notifier {
+            store: store.clone(),
+            notify_signal,
+            statement_timeout,
+        })
     };
     if config.mode == Mode::WriterOnly {
-        let seats: Arc<dyn Seats> = match &notices {
-            Some(notices) => Arc::new(Announcer(Arc::clone(notices))),
+        let seats: Arc<dyn Seats> = match &notify_signal {
+            Some(notify_signal) => Arc::new(Announcer(Arc::clone(notify_signal))),
             None => Arc::new(NoSeats),
         };
         if let Some(notifier) = notify_by(&store) {
@@ -95,9 +99,9 @@ pub(super) async fn assemble<DB: Backend>(
         }
         if config.purge.enabled {
             let (store, config) = (store.clone(), config.purge.clone());
-            extras.start(PurgeLoop::new(Purger { store, config, patience }));
+            extras.start(PurgeLoop::new(Purger { store, config, statement_timeout }));
         }
-        let dead = DeadEvents::of(store.clone(), Arc::new(move || call(notices.as_deref())));
+        let dead = DeadEvents::of(store.clone(), Arc::new(move || call(notify_signal.as_deref())));
         let writer = Writer::of(store, hooks, seats, Some(counter));
         return Ok(Outbox::new(writer, None, extras, dead, stop));
     }
@@ -106,70 +110,70 @@ pub(super) async fn assemble<DB: Backend>(
     let own = if in_memory {
         store.clone()
     } else {
-        store.for_relay(config.connections_of_relay().pooled, patience).await?
+        store.for_relay(config.connections_of_relay().pooled, statement_timeout).await?
     };
     let own_pool = (!in_memory).then(|| own.pool().clone());
     // The two busiest loops keep theirs.
-    let busy = || if in_memory { own.clone() } else { own.keeping() };
+    let busy = || if in_memory { own.clone() } else { own.sticky_store() };
     let owner: Arc<str> = owner(config.node_name.as_deref()).into();
     let transactions = transactions(&store, pool.options().get_max_connections());
     let limits = limits(&config, transactions);
-    let shares: Vec<Share> =
+    let shares: Vec<ConcurrencyLimit> =
         listeners.iter().map(|listener| share(&config, listener, transactions)).collect();
-    let hand = Arc::new(Hand::new(limits, &shares, clock));
+    let inflight = Arc::new(InFlight::new(limits, &shares, clock));
     let wake = Arc::new(Wake::new());
     let everything = config.unroutable == Unroutable::Dead || handler.is_some();
     let interest = Interest::new(Arc::clone(&listeners), everything);
     // A handler takes whatever it is given.
-    let subscription = if handler.is_some() { Subscription::ALL } else { interest.of_all(&own) };
+    let subscription = if handler.is_some() { TypeFilter::ALL } else { interest.of_all(&own) };
 
     let keepers = services();
     let recorder = Arc::new(Recorder {
         store: busy(),
-        hand: Arc::clone(&hand),
+        inflight: Arc::clone(&inflight),
         owner: Arc::clone(&owner),
         completion: config.completion,
         metrics: Arc::clone(&metrics),
         wake: Arc::clone(&wake),
-        patience,
-        locked: Seldom::default(),
+        statement_timeout,
+        locked: LogThrottle::default(),
     });
     keepers.start(RecordLoop::new(Arc::clone(&recorder)));
     let renewer = || Renewer {
         store: own.clone(),
-        hand: Arc::clone(&hand),
+        inflight: Arc::clone(&inflight),
         owner: Arc::clone(&owner),
         metrics: Arc::clone(&metrics),
-        patience,
+        statement_timeout,
         next: Instant::now() + config.poller.lease / 6,
     };
     keepers.start(renewer());
-    keepers.start(Gauges::new(Arc::clone(&hand), Arc::clone(&metrics)));
+    keepers.start(Gauges::new(Arc::clone(&inflight), Arc::clone(&metrics)));
 
     let workers = services();
     let cancel = stop.child_token();
     let delays = backoff(config.retry.base, config.retry.max);
     let straight = config.mode == Mode::Full && handler.is_none();
     let seats = Arc::new(HotPath {
-        hand: Arc::clone(&hand),
+        inflight: Arc::clone(&inflight),
         listeners: Arc::clone(&listeners),
         owner: Arc::clone(&owner),
         wake: Arc::clone(&wake),
-        notices: notices.clone(),
+        notify_signal: notify_signal.clone(),
         metrics: Arc::clone(&metrics),
         straight,
         unroutable_dead: config.unroutable == Unroutable::Dead,
         store: store.clone(),
         runtime: runtime.clone(),
-        full: Seldom::default(),
+        full: LogThrottle::default(),
     });
     let writer = Writer::of(store.clone(), hooks, seats, Some(counter));
     let dispatcher = Arc::new(Dispatcher {
         writer: writer.clone(),
         owner: Arc::clone(&owner),
         completion: config.completion,
-        patience,
-        hand: Arc::clone(&hand),
+        statement_timeout,
+        inflight: Arc::clone(&inflight),
         listeners: Arc::clone(&listeners),
         treatments: listeners
             .iter()
@@ -191,7 +195,7 @@ pub(super) async fn assemble<DB: Backend>(
 
     let poller = Arc::new(Poller {
         store: busy(),
-        hand: Arc::clone(&hand),
+        inflight: Arc::clone(&inflight),
         interest,
         owner: Arc::clone(&owner),
         metrics: Arc::clone(&metrics),
@@ -200,13 +204,13 @@ pub(super) async fn assemble<DB: Backend>(
         batch: config.poller.batch_size,
         interval: config.poller.interval,
         skip_recent: config.poller.skip_recent,
-        patience,
-        scan_failed: Seldom::default(),
+        statement_timeout,
+        scan_failed: LogThrottle::default(),
         rounds: Mutex::default(),
         asked: std::sync::Mutex::default(),
     });
     #[cfg(feature = "testing")]
-    let by_hand = by_hand.then(|| super::ByHand {
+    let stepper = stepper.then(|| super::Stepper {
         poller: Arc::clone(&poller),
         dispatcher,
         recorder: Arc::clone(&recorder),
@@ -216,24 +220,24 @@ pub(super) async fn assemble<DB: Backend>(
     sources.start(PollLoop::new(Arc::clone(&poller), Arc::clone(&wake)));
     if let Some(notifier) = notify_by(&own) {
         sources.start(notifier);
-        sources.start(Ear { store: own.clone(), wake: Arc::clone(&wake) });
+        sources.start(NotificationListener { store: own.clone(), wake: Arc::clone(&wake) });
     }
     if config.purge.enabled {
         let (store, config) = (own.clone(), config.purge.clone());
-        sources.start(PurgeLoop::new(Purger { store, config, patience }));
+        sources.start(PurgeLoop::new(Purger { store, config, statement_timeout }));
     }
     // It runs several statements in a row on one connection.
     let sampling = busy();
-    let keeping = [&recorder.store, &poller.store, &sampling].map(Store::clone);
-    if let Some(kept) = KeptConnections::new(keeping.into()) {
-        keepers.start(kept);
+    let sticky_store = [&recorder.store, &poller.store, &sampling].map(Store::clone);
+    if let Some(sticky) = StickyConnections::new(sticky_store.into()) {
+        keepers.start(sticky);
     }
     sources.start(Sampler {
         store: sampling,
         subscription,
         metrics: Arc::clone(&metrics),
-        patience,
-        unknown: Seldom::default(),
+        statement_timeout,
+        unknown: LogThrottle::default(),
         next: Instant::now(),
         left_out: 0,
     });
@@ -243,13 +247,13 @@ pub(super) async fn assemble<DB: Backend>(
         store,
         Arc::new(move || {
             replayed.due();
-            call(notices.as_deref());
+            call(notify_signal.as_deref());
         }),
     );
     let relay = Relay {
         #[cfg(feature = "testing")]
-        by_hand,
-        hand,
+        stepper,
+        inflight,
         poller,
         wake,
         recorder,
@@ -265,9 +269,9 @@ pub(super) async fn assemble<DB: Backend>(
 }
 
 /// Calls other nodes, if they can be called.
-fn call(notices: Option<&Notices>) {
-    if let Some(notices) = notices {
-        notices.call();
+fn call(notify_signal: Option<&NotifySignal>) {
+    if let Some(notify_signal) = notify_signal {
+        notify_signal.call();
     }
 }
 
@@ -301,11 +305,11 @@ fn limits(config: &Config, transactions: usize) -> Limits {
 }
 
 /// How many calls of a listener may run at once, where that is fewer than there are workers.
-fn share(config: &Config, listener: &Listener, transactions: usize) -> Share {
+fn share(config: &Config, listener: &Listener, transactions: usize) -> ConcurrencyLimit {
     let in_tx = listener.tx_database().is_some();
     let own = listener.options().concurrency.map_or(usize::MAX, |calls| calls as usize);
     let most = if in_tx { own.min(transactions) } else { own };
-    Share { calls: (most < config.dispatcher.workers).then_some(most), in_tx }
+    ConcurrencyLimit { calls: (most < config.dispatcher.workers).then_some(most), in_tx }
 }
 
 /// How long a listener may by default keep everybody else from writing.
@@ -317,7 +321,7 @@ fn treatment<DB: Backend>(
     backoff: &Backoff,
     policy: Option<&Arc<dyn RetryPolicy>>,
     store: &Store<DB>,
-) -> Treatment {
+) -> DeliveryPolicy {
     let options = listener.options();
     let own_delays = options.retry_base.is_some() || options.retry_max.is_some();
     let policy: Arc<dyn RetryPolicy> = match policy {
@@ -328,12 +332,12 @@ fn treatment<DB: Backend>(
         Some(Timeout::After(limit)) => Some(limit),
         Some(Timeout::Never) => None,
         None if listener.tx_database().is_some() && store.has_one_writer() => {
-            let short = ONE_WRITER.min(patience(config) / 2);
+            let short = ONE_WRITER.min(statement_timeout(config) / 2);
             Some(config.retry.timeout.map_or(short, |limit| limit.min(short)))
         }
         None => config.retry.timeout,
     };
-    Treatment {
+    DeliveryPolicy {
         max_attempts: options.max_attempts.unwrap_or(config.retry.max_attempts),
         policy,
         timeout,

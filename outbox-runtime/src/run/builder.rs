@@ -14,7 +14,7 @@ use crate::metrics::{MetricsExporter, NoMetrics};
 use crate::poll::PollerHandler;
 use crate::retry::RetryPolicy;
 #[cfg(feature = "testing")]
-use crate::store::rig::Rig;
+use crate::store::harness::TestHarness;
 use crate::store::{Backend, Completion};
 use crate::write::WriterHook;
 
@@ -46,7 +46,7 @@ pub struct Builder<DB: Backend> {
     pub(super) handler: Option<Arc<dyn PollerHandler>>,
     pub(super) clock: Clock,
     #[cfg(feature = "testing")]
-    pub(super) rig: Option<Rig>,
+    pub(super) harness: Option<TestHarness>,
 }
 
 /// Something to be done to the registry, whichever it will be.
@@ -74,7 +74,7 @@ impl<DB: Backend> Builder<DB> {
             handler: None,
             clock: Clock::System,
             #[cfg(feature = "testing")]
-            rig: None,
+            harness: None,
         }
     }
 
@@ -225,9 +225,9 @@ impl<DB: Backend> Builder<DB> {
 
     /// Puts it into the hands of a test: no loop runs.
     #[cfg(feature = "testing")]
-    pub(crate) fn rigged(mut self, rig: Rig) -> Self {
-        self.clock = rig.clock.monotonic();
-        self.rig = Some(rig);
+    pub(crate) fn with_harness(mut self, harness: TestHarness) -> Self {
+        self.clock = harness.clock.monotonic();
+        self.harness = Some(harness);
         self.mode(Mode::PollerOnly)
     }
 

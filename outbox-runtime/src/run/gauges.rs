@@ -3,15 +3,15 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::service::Service;
 use crate::Error;
-use crate::hand::Hand;
+use crate::inflight::InFlight;
 use crate::metrics::MetricsExporter;
+use crate::service::Service;
 
 /// Tells every second what is known without asking the database: the depths of the queues, and how many
 /// listeners pause. It is a loop of its own, because these matter most while the database does not answer.
 pub(super) struct Gauges {
-    hand: Arc<Hand>,
+    inflight: Arc<InFlight>,
     metrics: Arc<dyn MetricsExporter>,
     next: Instant,
 }
@@ -19,8 +19,8 @@ pub(super) struct Gauges {
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl Gauges {
-    pub(super) fn new(hand: Arc<Hand>, metrics: Arc<dyn MetricsExporter>) -> Self {
-        Self { hand, metrics, next: Instant::now() }
+    pub(super) fn new(inflight: Arc<InFlight>, metrics: Arc<dyn MetricsExporter>) -> Self {
+        Self { inflight, metrics, next: Instant::now() }
     }
 }
 
@@ -33,9 +33,9 @@ impl Service for Gauges {
             () = tokio::time::sleep_until(self.next.into()) => {}
         }
         self.next = Instant::now() + INTERVAL;
-        let (hot, cold) = self.hand.depths();
+        let (hot, cold) = self.inflight.depths();
         self.metrics.queue_depth(hot, cold);
-        self.metrics.paused_listeners(self.hand.paused());
+        self.metrics.paused_listeners(self.inflight.paused());
         Ok(())
     }
 }

@@ -6,26 +6,24 @@
 //! from a commit to a worker. Every loop is a `service`. `config` has the numbers with their defaults,
 //! `connections` how many a relay needs, `lint` warns of set-ups that will hurt, `keep` lets go of connections
 //! that are too old; `sample`, `gauges` and `notify`
-//! are small loops. `by_hand` does what the loops do, one step after another, for tests.
+//! are small loops. `stepper` does what the loops do, one step after another, for tests.
 
 mod assemble;
 mod builder;
-#[cfg(feature = "testing")]
-mod by_hand;
 mod config;
 mod connections;
 mod env;
 mod gauges;
-mod hot;
-mod keep;
 mod lint;
 mod notify;
 mod outbox;
 mod purge;
 mod relay;
 mod sample;
-mod service;
 mod start;
+#[cfg(feature = "testing")]
+mod stepper;
+mod sticky;
 
 pub use builder::Builder;
 pub use config::{
@@ -36,6 +34,6 @@ pub use outbox::Outbox;
 pub use purge::{Purge, PurgeReport, PurgeScheduler};
 pub use start::{StartError, StartFault};
 
+pub(crate) use notify::NotifySignal;
 #[cfg(feature = "testing")]
-pub(crate) use by_hand::ByHand;
-pub(crate) use service::{Seldom, Service, within};
+pub(crate) use stepper::Stepper;

@@ -4,19 +4,19 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::service::{Service, within};
 use crate::Error;
 use crate::event::EventEnvelope;
 use crate::poll::Wake;
+use crate::service::{Service, within};
 use crate::store::{Backend, Lease, Store};
 use crate::write::{Hot, Left, Seat, Seats};
 
 /// Commits that other nodes should hear of.
 #[derive(Debug, Default)]
-pub(super) struct Notices(Notify);
+pub(crate) struct NotifySignal(Notify);
 
-impl Notices {
-    pub(super) fn call(&self) {
+impl NotifySignal {
+    pub(crate) fn call(&self) {
         self.0.notify_one();
     }
 }
@@ -25,8 +25,8 @@ impl Notices {
 /// transaction.
 pub(super) struct Notifier<DB: Backend> {
     pub(super) store: Store<DB>,
-    pub(super) notices: Arc<Notices>,
-    pub(super) patience: Duration,
+    pub(super) notify_signal: Arc<NotifySignal>,
+    pub(super) statement_timeout: Duration,
 }
 
 /// At most one call in this time.
@@ -38,21 +38,21 @@ impl<DB: Backend> Service for Notifier<DB> {
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
-            () = self.notices.0.notified() => {}
+            () = self.notify_signal.0.notified() => {}
         }
-        within(self.patience, "notifying other nodes", self.store.notify()).await?;
+        within(self.statement_timeout, "notifying other nodes", self.store.notify()).await?;
         tokio::time::sleep(DEBOUNCE).await;
         Ok(())
     }
 }
 
 /// Hears other nodes. A hint, never needed: what it misses the poller finds.
-pub(super) struct Ear<DB: Backend> {
+pub(super) struct NotificationListener<DB: Backend> {
     pub(super) store: Store<DB>,
     pub(super) wake: Arc<Wake>,
 }
 
-impl<DB: Backend> Service for Ear<DB> {
+impl<DB: Backend> Service for NotificationListener<DB> {
     const NAME: &'static str = "notification listener";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
@@ -67,7 +67,7 @@ impl<DB: Backend> Service for Ear<DB> {
 
 /// For a process that only writes: no seats, but others are told.
 #[derive(Debug)]
-pub(super) struct Announcer(pub(super) Arc<Notices>);
+pub(super) struct Announcer(pub(super) Arc<NotifySignal>);
 
 impl Seats for Announcer {
     fn reserve(&self, _: &EventEnvelope, _: usize) -> Option<Seat> {

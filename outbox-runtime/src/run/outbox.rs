@@ -4,10 +4,10 @@ use std::sync::Arc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::relay::{CLOSING, Relay};
-use super::service::Services;
 use crate::Error;
 use crate::dead::DeadEvents;
 use crate::event::IntoEnvelope;
+use crate::service::Services;
 use crate::store::{Backend, Store};
 use crate::write::{InTransaction, Receipt, Tx, Writer};
 
@@ -170,8 +170,8 @@ impl<DB: Backend> Outbox<DB> {
 
     /// What a test does in place of the loops.
     #[cfg(feature = "testing")]
-    pub(crate) fn by_hand(&self) -> Option<&super::ByHand<DB>> {
-        self.inner.relay.as_ref()?.by_hand.as_ref()
+    pub(crate) fn stepper(&self) -> Option<&super::Stepper<DB>> {
+        self.inner.relay.as_ref()?.stepper.as_ref()
     }
 
     fn relay(&self) -> Result<&Relay<DB>, Error> {

@@ -6,11 +6,11 @@ use sqlx::Pool;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::service::{Service, Services, within};
 use super::{PurgeConfig, StartError};
 use crate::Error;
-use crate::pace::Pace;
+use crate::service::{Service, Services, within};
 use crate::store::{Aged, Backend, Purged, Store, Table};
+use crate::throttle::Throttle;
 
 /// Deletes what is done, in small batches with pauses in between, so that others can write meanwhile.
 ///
@@ -56,7 +56,8 @@ impl<DB: Backend> PurgeScheduler<DB> {
         if !faults.is_empty() {
             return Err(StartError::new(faults.into_iter().map(Into::into).collect()).into());
         }
-        let purger = Purger { store: Store::new(pool, table), config, patience: PATIENCE };
+        let purger =
+            Purger { store: Store::new(pool, table), config, statement_timeout: BATCH_TIMEOUT };
         Ok(Self { purger, running: Mutex::new(Running::NotYet) })
     }
 
@@ -121,7 +122,7 @@ impl<DB: Backend> Drop for PurgeScheduler<DB> {
 }
 
 /// How long a batch may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const BATCH_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest pause after failures.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -188,7 +189,7 @@ pub struct Purge<'a, DB: Backend> {
     purger: &'a Purger<DB>,
     /// The last is the next one.
     parts: Vec<Part>,
-    pace: Pace,
+    throttle: Throttle,
     report: PurgeReport,
     begun: Instant,
 }
@@ -201,10 +202,10 @@ impl<DB: Backend> Purge<'_, DB> {
     /// [`Error::Interrupted`] if the database fails. It can be called again.
     pub async fn next(&mut self) -> Result<Option<u64>, Error> {
         let Some(part) = self.parts.last().copied() else { return Ok(None) };
-        self.pace.pause().await;
+        self.throttle.pause().await;
         let begun = Instant::now();
         let deleted = self.purger.batch(part).await;
-        self.pace.worked(begun.elapsed());
+        self.throttle.worked(begun.elapsed());
         let interrupted =
             |source| Error::Interrupted { done: self.report.deleted(), source: Box::new(source) };
         let deleted = deleted.map_err(interrupted)?;
@@ -237,13 +238,13 @@ struct Batch {
 pub(super) struct Purger<DB: Backend> {
     pub(super) store: Store<DB>,
     pub(super) config: PurgeConfig,
-    pub(super) patience: Duration,
+    pub(super) statement_timeout: Duration,
 }
 
 impl<DB: Backend> Clone for Purger<DB> {
     fn clone(&self) -> Self {
-        let Self { store, config, patience } = self;
-        Self { store: store.clone(), config: config.clone(), patience: *patience }
+        let Self { store, config, statement_timeout } = self;
+        Self { store: store.clone(), config: config.clone(), statement_timeout: *statement_timeout }
     }
 }
 
@@ -254,8 +255,8 @@ impl<DB: Backend> Purger<DB> {
         parts.extend(dead_retention.map(|age| Part::Dead { age, after: None }));
         let any = |age| Part::Any { age, after: i64::MIN, in_vain: 0 };
         parts.extend(any_status_after.map(any));
-        let (pace, report) = (Pace::default(), PurgeReport::default());
-        Purge { purger: self, parts, pace, report, begun: Instant::now() }
+        let (throttle, report) = (Throttle::default(), PurgeReport::default());
+        Purge { purger: self, parts, throttle, report, begun: Instant::now() }
     }
 
     async fn batch(&self, part: Part) -> Result<Batch, Error> {
@@ -284,7 +285,7 @@ impl<DB: Backend> Purger<DB> {
                 }
             }
         };
-        within(self.patience, "purging events", work).await
+        within(self.statement_timeout, "purging events", work).await
     }
 }
 

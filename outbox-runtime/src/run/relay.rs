@@ -6,16 +6,16 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::service::Services;
 use crate::Error;
 use crate::dispatch::Recorder;
-use crate::hand::{Hand, Phase};
+use crate::inflight::{InFlight, Phase};
 use crate::poll::{Poller, Wake};
+use crate::service::Services;
 use crate::store::Backend;
 
 /// What delivers: the loops, and how they are stopped.
 pub(super) struct Relay<DB: Backend> {
-    pub(super) hand: Arc<Hand>,
+    pub(super) inflight: Arc<InFlight>,
     pub(super) poller: Arc<Poller<DB>>,
     pub(super) wake: Arc<Wake>,
     pub(super) recorder: Arc<Recorder<DB>>,
@@ -31,7 +31,7 @@ pub(super) struct Relay<DB: Backend> {
     pub(super) own_pool: Option<Pool<DB>>,
     /// What a test does in place of the loops.
     #[cfg(feature = "testing")]
-    pub(super) by_hand: Option<super::ByHand<DB>>,
+    pub(super) stepper: Option<super::Stepper<DB>>,
     /// Whether it has been shut down, and how that ended.
     pub(super) ended: Mutex<Option<bool>>,
 }
@@ -47,34 +47,34 @@ const LONGEST_DRAIN: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 impl<DB: Backend> Relay<DB> {
     /// Nothing new is started, and what has not started goes back to the table.
     pub(super) fn pause(&self) {
-        self.hand.enter(Phase::Paused);
-        self.hand.give_back_waiting();
+        self.inflight.enter(Phase::Paused);
+        self.inflight.give_back_waiting();
     }
 
     pub(super) fn resume(&self) {
-        self.hand.enter(Phase::Running);
+        self.inflight.enter(Phase::Running);
         self.wake.sweep();
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        matches!(self.hand.phase(), Phase::Draining | Phase::Closed)
+        matches!(self.inflight.phase(), Phase::Draining | Phase::Closed)
     }
 
     /// Waits until nothing is in hand and nothing is due.
     pub(super) async fn drained(&self) -> Result<(), Error> {
         #[cfg(feature = "testing")]
-        if let Some(by_hand) = &self.by_hand {
+        if let Some(stepper) = &self.stepper {
             // Boxed: with TLS in the driver it is large, and of no use outside of tests.
-            return Box::pin(by_hand.drain(|_, _| {})).await;
+            return Box::pin(stepper.drain(|_, _| {})).await;
         }
         loop {
-            self.hand.empty().await;
-            match self.hand.phase() {
+            self.inflight.empty().await;
+            match self.inflight.phase() {
                 Phase::Paused => return Ok(()),
                 Phase::Draining | Phase::Closed => return Err(Error::Closed),
                 Phase::Running => {}
             }
-            if self.round().await? == 0 && self.hand.len() == 0 {
+            if self.round().await? == 0 && self.inflight.len() == 0 {
                 return Ok(());
             }
         }
@@ -88,7 +88,7 @@ impl<DB: Backend> Relay<DB> {
             let polled = poller.round_over_everything().await;
             if poller.is_limited() {
                 // The loop must notice when those have room that were left out.
-                wake.look();
+                wake.peek();
             }
             polled
         };
@@ -103,7 +103,7 @@ impl<DB: Backend> Relay<DB> {
             return if clean { Ok(()) } else { Err(Error::Closed) };
         }
         // A shutdown that is cancelled half-way can be called again.
-        self.hand.enter(Phase::Draining);
+        self.inflight.enter(Phase::Draining);
         let drained_by = Instant::now() + self.drain_timeout.min(LONGEST_DRAIN);
         let step = |number: u32| drained_by + CLOSING / CLOSING_STEPS * number;
         // A round that somebody asked for is a source as well.
@@ -113,13 +113,13 @@ impl<DB: Backend> Relay<DB> {
             self.cancel.cancel();
             let _ = timeout_at(step(1), stopping).await;
         }
-        let _ = timeout_at(drained_by, self.hand.drained()).await;
+        let _ = timeout_at(drained_by, self.inflight.drained()).await;
         self.cancel.cancel();
         let _ = timeout_at(step(2), self.workers.stop()).await;
-        self.hand.enter(Phase::Closed);
+        self.inflight.enter(Phase::Closed);
         let _ = timeout_at(step(3), self.keepers.stop()).await;
         let flushed = self.flush(step(4)).await;
-        let left = self.hand.len();
+        let left = self.inflight.len();
         if left > 0 && flushed.is_ok() {
             tracing::warn!(
                 events = left,
@@ -145,13 +145,13 @@ impl<DB: Backend> Relay<DB> {
         let mut last = Error::TimedOut { doing: "recording results", after: CLOSING };
         loop {
             // A result may have brought back a row that was claimed again.
-            self.hand.give_back_waiting();
-            self.hand.retry_locked();
+            self.inflight.give_back_waiting();
+            self.inflight.retry_locked();
             match timeout_at(deadline, self.recorder.record()).await {
                 Err(_) => return Err(last),
                 Ok(Err(error)) => last = error,
-                Ok(Ok(())) if self.hand.unrecorded() == 0 => return Ok(()),
-                Ok(Ok(())) if self.hand.has_results() => continue,
+                Ok(Ok(())) if self.inflight.unrecorded() == 0 => return Ok(()),
+                Ok(Ok(())) if self.inflight.has_results() => continue,
                 // Another session has locked a row, or a statement of the recorder is not answered.
                 Ok(Ok(())) => {}
             }

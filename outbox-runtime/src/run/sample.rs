@@ -3,19 +3,20 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::service::{Seldom, Service, within};
 use crate::Error;
+use crate::log_throttle::LogThrottle;
 use crate::metrics::MetricsExporter;
-use crate::store::{Backend, Store, Subscription};
+use crate::service::{Service, within};
+use crate::store::{Backend, Store, TypeFilter};
 
 /// Reads how the table stands, from time to time. What is read stands until the next time, however often
 /// somebody asks for it.
 pub(super) struct Sampler<DB: Backend> {
     pub(super) store: Store<DB>,
-    pub(super) subscription: Subscription,
+    pub(super) subscription: TypeFilter,
     pub(super) metrics: Arc<dyn MetricsExporter>,
-    pub(super) patience: Duration,
-    pub(super) unknown: Seldom,
+    pub(super) statement_timeout: Duration,
+    pub(super) unknown: LogThrottle,
     pub(super) next: Instant,
     /// How many times the table is not read.
     pub(super) left_out: u32,
@@ -48,7 +49,7 @@ impl<DB: Backend> Service for Sampler<DB> {
         }
         let begun = Instant::now();
         let stats = self.store.stats(&self.subscription);
-        let stats = within(self.patience, "reading statistics", stats).await;
+        let stats = within(self.statement_timeout, "reading statistics", stats).await;
         self.store.let_go();
         // A failure is no slow reading: the database may be back soon. Silence is one.
         if matches!(stats, Ok(_) | Err(Error::TimedOut { .. })) {
@@ -56,7 +57,7 @@ impl<DB: Backend> Service for Sampler<DB> {
         }
         let stats = stats?;
         self.metrics.table(&stats);
-        if stats.unknown > 0 && self.unknown.is_time() {
+        if stats.unknown > 0 && self.unknown.allows() {
             tracing::warn!(
                 events = stats.unknown,
                 "events are pending that nobody in this process listens to"

@@ -103,8 +103,8 @@ pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbo
     };
     let store = Store::new(builder.pool.clone(), table);
     #[cfg(feature = "testing")]
-    let store = match &builder.rig {
-        Some(rig) => store.rigged(rig.clone()),
+    let store = match &builder.harness {
+        Some(harness) => store.with_harness(harness.clone()),
         None => store,
     };
     if builder.config.notify && !store.can_notify() {

@@ -2,7 +2,7 @@
 
 use super::ledger::Ledger;
 use super::table::{Request, Table};
-use crate::store::{Finish, Renewal};
+use crate::store::{Renewal, Settlement};
 
 #[derive(Debug, Clone)]
 pub(super) enum Late {
@@ -16,7 +16,7 @@ pub(super) enum Late {
     },
     Results {
         owner: u32,
-        results: Vec<Finish>,
+        results: Vec<Settlement>,
     },
     /// The transaction of an application.
     Commit {
@@ -25,7 +25,7 @@ pub(super) enum Late {
     /// The transaction of a listener, which has marked its row.
     Acknowledgement {
         owner: u32,
-        finish: Finish,
+        finish: Settlement,
     },
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::table::{Row, Table};
 use super::{Kind, LEASE};
 use crate::event::Status;
-use crate::store::{Finish, Finished};
+use crate::store::{Settlement, Verdict};
 
 /// The history of a row.
 #[derive(Debug, Clone, Hash)]
@@ -103,7 +103,7 @@ impl Ledger {
         });
     }
 
-    pub(super) fn marked(&mut self, finish: &Finish, owner: u32, before: &Row, after: &Row) {
+    pub(super) fn marked(&mut self, finish: &Settlement, owner: u32, before: &Row, after: &Row) {
         let (row, token) = (finish.sequence, finish.token);
         let Some(story) = self.story(row) else { return };
         let claim = story.claim.take();
@@ -112,7 +112,7 @@ impl Ledger {
         if after.status.is_terminal() {
             story.end = Some(after.status);
         }
-        if matches!(finish.result, Finished::Done) && story.kind.in_tx() {
+        if matches!(finish.result, Verdict::Done) && story.kind.in_tx() {
             story.effects += 1;
         }
         let (effects, done, failed) = (story.effects, story.done, story.failed);
@@ -125,8 +125,8 @@ impl Ledger {
         });
         self.expect(end.is_none(), || format!("row {row}: a mark on what had ended as {end:?}"));
         let spent = match finish.result {
-            Finished::Retry { .. } => 1..=1,
-            Finished::Dead { .. } => 0..=1,
+            Verdict::Retry { .. } => 1..=1,
+            Verdict::Dead { .. } => 0..=1,
             _ => 0..=0,
         };
         let (old, new) = (before.attempts, after.attempts);

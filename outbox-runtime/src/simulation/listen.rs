@@ -6,16 +6,16 @@ use super::late::Late;
 use super::step::{Ack, Ending};
 use super::world::World;
 use super::{Kind, LIMITS, MAX_ATTEMPTS, Steady};
-use crate::dispatch::decide::{Decision, Ended, decide};
-use crate::hand::{Entry, Phase};
+use crate::dispatch::decide::{CallResult, Decision, decide};
+use crate::inflight::{Phase, QueuedEvent};
 use crate::listener::{ListenerError, Outcome};
 use crate::retry::RetryPolicy;
-use crate::store::{Finish, Finished};
+use crate::store::{Settlement, Verdict};
 
 /// A listener at work.
 #[derive(Debug)]
 pub(super) struct Call {
-    entry: Entry,
+    entry: QueuedEvent,
     kind: Kind,
     /// It is done, and its transaction is being ended.
     ack: Option<Acknowledging>,
@@ -23,7 +23,7 @@ pub(super) struct Call {
 
 #[derive(Debug)]
 struct Acknowledging {
-    finish: Finish,
+    finish: Settlement,
     stage: Stage,
 }
 
@@ -50,17 +50,17 @@ impl Call {
 impl World {
     pub(super) fn start(&mut self, index: usize) -> bool {
         let relay = &mut self.relays[index];
-        let Some(hand) = &relay.hand else { return false };
-        let waiting = hand.waiting();
+        let Some(inflight) = &relay.inflight else { return false };
+        let waiting = inflight.waiting();
         if relay.calls.len() >= LIMITS.workers || waiting == 0 {
             return false;
         }
-        let halted = hand.halted();
-        let Some(entry) = hand.try_next() else {
-            if let Some(row) = hand.idles() {
+        let halted = inflight.halted();
+        let Some(entry) = inflight.try_next() else {
+            if let Some(row) = inflight.idles() {
                 self.ledger.fail(|| format!("row {row}: it waits although it could begin"));
             }
-            return hand.waiting() < waiting;
+            return inflight.waiting() < waiting;
         };
         let row = entry.sequence;
         if relay.calls.iter().any(|call| call.entry.sequence == row) {
@@ -69,7 +69,7 @@ impl World {
         if entry.group.is_some_and(|group| halted[group]) {
             self.ledger.fail(|| format!("row {row}: begun although its listener is halted"));
         }
-        self.ledger.started(row, relay.owner, hand.token(&entry), &self.table);
+        self.ledger.started(row, relay.owner, inflight.token(&entry), &self.table);
         let kind = entry.group.map_or(Kind::Unheard, |group| Kind::ALL[group]);
         relay.calls.push(Call { entry, kind, ack: None });
         true
@@ -77,26 +77,28 @@ impl World {
 
     pub(super) fn end(&mut self, index: usize, call: usize, ending: Ending) -> bool {
         let relay = &mut self.relays[index];
-        let Some(hand) = &relay.hand else { return false };
+        let Some(inflight) = &relay.inflight else { return false };
         let Some(Call { entry, kind, ack: None }) = relay.calls.get(call) else { return false };
-        let stopping = matches!(hand.phase(), Phase::Draining | Phase::Closed);
+        let stopping = matches!(inflight.phase(), Phase::Draining | Phase::Closed);
         let error = || ListenerError::from("it failed");
         let ended = match ending {
             // Its transaction must end first.
             Ending::Done if kind.in_tx() => return false,
-            Ending::Done => Ended::Answered(Ok(Outcome::Done)),
-            Ending::Failed => Ended::Answered(Err(error())),
-            Ending::Permanent => Ended::Answered(Err(ListenerError::permanent("it failed"))),
-            Ending::Later => Ended::Answered(Ok(Outcome::RetryAfter(Duration::from_secs(1)))),
-            Ending::Unreachable => Ended::Answered(Err(ListenerError::unreachable("it is away"))),
-            Ending::Panicked => Ended::Panicked,
-            Ending::Cancelled if stopping => Ended::Cancelled,
-            Ending::Unavailable if kind.in_tx() => Ended::Unavailable(error()),
+            Ending::Done => CallResult::Answered(Ok(Outcome::Done)),
+            Ending::Failed => CallResult::Answered(Err(error())),
+            Ending::Permanent => CallResult::Answered(Err(ListenerError::permanent("it failed"))),
+            Ending::Later => CallResult::Answered(Ok(Outcome::RetryAfter(Duration::from_secs(1)))),
+            Ending::Unreachable => {
+                CallResult::Answered(Err(ListenerError::unreachable("it is away")))
+            }
+            Ending::Panicked => CallResult::Panicked,
+            Ending::Cancelled if stopping => CallResult::Cancelled,
+            Ending::Unavailable if kind.in_tx() => CallResult::Unavailable(error()),
             Ending::Cancelled | Ending::Unavailable => return false,
         };
         if *kind == Kind::Unheard {
             let attempts = entry.attempts;
-            let dead = Finished::Dead { attempts, error: "nobody listens".to_owned() };
+            let dead = Verdict::Dead { attempts, error: "nobody listens".to_owned() };
             self.conclude(index, call, Decision::Record(dead));
             return true;
         }
@@ -114,17 +116,17 @@ impl World {
     pub(super) fn acknowledge(&mut self, index: usize, call: usize, ack: Ack) -> bool {
         let relay = &mut self.relays[index];
         let owner = relay.owner;
-        let Some(hand) = &relay.hand else { return false };
+        let Some(inflight) = &relay.inflight else { return false };
         let Some(running) = relay.calls.get_mut(call) else { return false };
         let sequence = running.entry.sequence;
         match (ack, &mut running.ack) {
             (Ack::Send, None) if running.kind.in_tx() => {
                 self.ledger.done(sequence);
-                let Some(token) = hand.token(&running.entry) else {
-                    self.decide(index, call, &Ended::Overtaken);
+                let Some(token) = inflight.token(&running.entry) else {
+                    self.decide(index, call, &CallResult::Overtaken);
                     return true;
                 };
-                let finish = Finish { sequence, token, result: Finished::Done };
+                let finish = Settlement { sequence, token, result: Verdict::Done };
                 running.ack = Some(Acknowledging { finish, stage: Stage::Sent });
             }
             (Ack::Mark, Some(Acknowledging { finish, stage: stage @ Stage::Sent })) => {
@@ -132,7 +134,7 @@ impl World {
                     return false;
                 }
                 if !self.table.matches(owner, finish) {
-                    self.decide(index, call, &Ended::Overtaken);
+                    self.decide(index, call, &CallResult::Overtaken);
                     return true;
                 }
                 self.table.lock(sequence);
@@ -144,12 +146,12 @@ impl World {
                 self.table.unlock(sequence);
             }
             (Ack::Answer, Some(Acknowledging { stage: Stage::Committed, .. })) => {
-                self.decide(index, call, &Ended::Acknowledged);
+                self.decide(index, call, &CallResult::Acknowledged);
             }
             (Ack::Lose, Some(_)) => {
                 self.ledger.disturbed = true;
                 self.abandon_acknowledgement(index, call);
-                self.decide(index, call, &Ended::Unknown);
+                self.decide(index, call, &CallResult::Unknown);
             }
             _ => return false,
         }
@@ -171,7 +173,7 @@ impl World {
             .for_each(|call| self.abandon_acknowledgement(index, call));
     }
 
-    fn decide(&mut self, index: usize, call: usize, ended: &Ended) {
+    fn decide(&mut self, index: usize, call: usize, ended: &CallResult) {
         let attempts = self.relays[index].calls[call].entry.attempts;
         self.conclude(index, call, decide(ended, attempts, MAX_ATTEMPTS, &Steady));
     }
@@ -179,12 +181,14 @@ impl World {
     fn conclude(&mut self, index: usize, call: usize, decision: Decision) {
         let relay = &mut self.relays[index];
         let Call { entry, .. } = relay.calls.remove(call);
-        let Some(hand) = &relay.hand else { return };
+        let Some(inflight) = &relay.inflight else { return };
         match decision {
-            Decision::Record(finished) => hand.finish(&entry, finished),
-            Decision::Pause { .. } => hand.unreachable(&entry, |failures| Steady.delay(failures)),
-            Decision::Marked => hand.settled(&entry, true),
-            Decision::Leave => hand.settled(&entry, false),
+            Decision::Record(finished) => inflight.finish(&entry, finished),
+            Decision::Pause { .. } => {
+                inflight.unreachable(&entry, |failures| Steady.delay(failures))
+            }
+            Decision::Marked => inflight.settled(&entry, true),
+            Decision::Leave => inflight.settled(&entry, false),
         };
     }
 }

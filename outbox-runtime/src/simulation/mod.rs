@@ -2,7 +2,7 @@
 //! hold in all of them.
 //!
 //! # Layout
-//! What is tried out is real: [`Hand`](crate::hand::Hand), the decision that follows from a listener's
+//! What is tried out is real: [`InFlight`](crate::inflight::InFlight), the decision that follows from a listener's
 //! answer, the verdict on events that lose their owners, the changes of status. Only the table is a
 //! model: `table` has the rows and does what the statements do, with `guards` that can be switched off
 //! one by one. `relay` is a node with its statements on their way, `writer` the transactions of its
@@ -33,7 +33,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::event::EventEnvelope;
-use crate::hand::{Limits, Share};
+use crate::inflight::{ConcurrencyLimit, Limits};
 use crate::retry::RetryPolicy;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -52,11 +52,11 @@ const LIMITS: Limits = Limits {
 };
 
 /// One listener of each kind.
-const SHARES: [Share; 4] = [
-    Share { calls: None, in_tx: false },
-    Share { calls: Some(1), in_tx: false },
-    Share { calls: None, in_tx: true },
-    Share { calls: Some(1), in_tx: true },
+const SHARES: [ConcurrencyLimit; 4] = [
+    ConcurrencyLimit { calls: None, in_tx: false },
+    ConcurrencyLimit { calls: Some(1), in_tx: false },
+    ConcurrencyLimit { calls: None, in_tx: true },
+    ConcurrencyLimit { calls: Some(1), in_tx: true },
 ];
 
 const MAX_ATTEMPTS: u32 = 3;

@@ -11,7 +11,7 @@ use super::step::{Ack, Ending, Exchange, Late, Life, Span, Step, Write};
 use super::world::World;
 use super::writer::Stage;
 use super::{Kind, schedules, shrink};
-use crate::hand::Phase;
+use crate::inflight::Phase;
 
 /// Numbers that look random and can be had again (SplitMix64).
 #[derive(Debug)]
@@ -227,6 +227,6 @@ fn every_kind_of_step_is_taken() {
     }
     println!("{taken:#?}");
     assert_eq!(taken.len(), KINDS_OF_STEP, "some kind of step is never taken: {taken:#?}");
-    let seldom: Vec<_> = taken.iter().filter(|(_, times)| **times < 20).collect();
-    assert!(seldom.is_empty(), "{seldom:?}");
+    let rare: Vec<_> = taken.iter().filter(|(_, times)| **times < 20).collect();
+    assert!(rare.is_empty(), "{rare:?}");
 }

@@ -12,16 +12,16 @@ use super::world::World;
 use super::writer::Writer;
 use super::{BATCH, Kind, LIMITS, SHARES};
 use crate::clock::Clock;
-use crate::hand::{Hand, Phase};
-use crate::poll::lost;
-use crate::store::{Finish, Finished, Renewal};
+use crate::inflight::{InFlight, Phase};
+use crate::poll::takeover;
+use crate::store::{Renewal, Settlement, Verdict};
 
 #[derive(Debug, Default)]
 pub(super) struct Relay {
     /// Another one after each restart.
     pub(super) owner: u32,
     /// `None` if the process is not there.
-    pub(super) hand: Option<Arc<Hand>>,
+    pub(super) inflight: Option<Arc<InFlight>>,
     pub(super) writer: Writer,
     pub(super) calls: Vec<Call>,
     claim: Option<Claim>,
@@ -38,7 +38,7 @@ struct Claim {
 
 #[derive(Debug)]
 struct Results {
-    batch: Vec<Finish>,
+    batch: Vec<Settlement>,
     applied: Option<usize>,
     stale: Option<Vec<i64>>,
 }
@@ -72,7 +72,7 @@ impl Flight {
 impl Relay {
     /// Where it is in its life; `None` if it is not there.
     pub(super) fn phase(&self) -> Option<Phase> {
-        self.hand.as_ref().map(|hand| hand.phase())
+        self.inflight.as_ref().map(|inflight| inflight.phase())
     }
 
     pub(super) fn polling(&self) -> Flight {
@@ -88,16 +88,16 @@ impl Relay {
     }
 
     pub(super) fn started(owner: u32, clock: Clock) -> Self {
-        let hand = Some(Arc::new(Hand::new(LIMITS, &SHARES, clock)));
-        Self { owner, hand, ..Self::default() }
+        let inflight = Some(Arc::new(InFlight::new(LIMITS, &SHARES, clock)));
+        Self { owner, inflight, ..Self::default() }
     }
 
     /// Everything that it is about, in words.
     pub(super) fn portrait(&self) -> String {
-        let Self { owner, hand, writer, calls, claim, results, renewal } = self;
-        let hand = hand.as_ref().map(|hand| hand.portrait());
+        let Self { owner, inflight, writer, calls, claim, results, renewal } = self;
+        let inflight = inflight.as_ref().map(|inflight| inflight.portrait());
         let writer = writer.portrait();
-        format!("{owner} {hand:?} {writer} {calls:?} {claim:?} {results:?} {renewal:?}")
+        format!("{owner} {inflight:?} {writer} {calls:?} {claim:?} {results:?} {renewal:?}")
     }
 
     /// Whether nothing is on its way.
@@ -111,12 +111,12 @@ impl World {
     pub(super) fn poll(&mut self, index: usize, exchange: Exchange) -> bool {
         let now = self.instant();
         let relay = &mut self.relays[index];
-        let Some(hand) = relay.hand.clone() else { return false };
+        let Some(inflight) = relay.inflight.clone() else { return false };
         match (exchange, &mut relay.claim) {
             (Exchange::Send, None) => {
-                let room = hand.begin_claim();
+                let room = inflight.start_claim();
                 let full = room.lane < room.worthwhile(BATCH) || room.bytes == 0;
-                if full || hand.phase() != Phase::Running {
+                if full || inflight.phase() != Phase::Running {
                     return false;
                 }
                 let wanted = |kind: Kind| kind.group().is_none_or(|group| room.open[group]);
@@ -133,7 +133,7 @@ impl World {
             }
             (Exchange::Answer, Some(Claim { answer: Some(_), .. })) => {
                 if let Some(claim) = relay.claim.take() {
-                    take_in(&hand, claim);
+                    take_in(&inflight, claim);
                 }
             }
             (Exchange::Lose, Some(_)) => {
@@ -149,10 +149,10 @@ impl World {
 
     pub(super) fn record(&mut self, index: usize, exchange: Exchange) -> bool {
         let relay = &mut self.relays[index];
-        let Some(hand) = relay.hand.clone() else { return false };
+        let Some(inflight) = relay.inflight.clone() else { return false };
         match (exchange, &mut relay.results) {
             (Exchange::Send, None) => {
-                let batch = hand.take_results(BATCH);
+                let batch = inflight.take_results(BATCH);
                 if batch.is_empty() {
                     return false;
                 }
@@ -172,7 +172,7 @@ impl World {
             (Exchange::Answer, Some(Results { batch, applied: Some(applied), stale }))
                 if *applied == batch.len() || stale.is_some() =>
             {
-                hand.recorded(std::mem::take(batch), &stale.take().unwrap_or_default());
+                inflight.recorded(std::mem::take(batch), &stale.take().unwrap_or_default());
                 relay.results = None;
             }
             (Exchange::Lose, Some(_)) => {
@@ -181,7 +181,7 @@ impl World {
                         let results = batch.clone();
                         self.late.push(Late::Results { owner: relay.owner, results });
                     }
-                    hand.put_back(batch);
+                    inflight.put_back(batch);
                 }
                 self.ledger.disturbed = true;
             }
@@ -193,10 +193,10 @@ impl World {
     pub(super) fn renew(&mut self, index: usize, exchange: Exchange) -> bool {
         let now = self.instant();
         let relay = &mut self.relays[index];
-        let Some(hand) = relay.hand.clone() else { return false };
+        let Some(inflight) = relay.inflight.clone() else { return false };
         match (exchange, &mut relay.renewal) {
             (Exchange::Send, None) => {
-                let mut asked = hand.to_renew();
+                let mut asked = inflight.to_renew();
                 if asked.is_empty() {
                     return false;
                 }
@@ -207,7 +207,7 @@ impl World {
                 *answer = Some(self.table.renew(relay.owner, asked, &mut self.ledger));
             }
             (Exchange::Answer, Some(Renewing { anchor, asked, answer: Some(renewed) })) => {
-                hand.renewed(*anchor, asked, renewed);
+                inflight.renewed(*anchor, asked, renewed);
                 relay.renewal = None;
             }
             (Exchange::Lose, Some(_)) => {
@@ -222,32 +222,32 @@ impl World {
     }
 
     pub(super) fn overdue(&mut self, index: usize) -> bool {
-        let Some(hand) = &self.relays[index].hand else { return false };
-        let overdue = hand.overdue();
+        let Some(inflight) = &self.relays[index].inflight else { return false };
+        let overdue = inflight.overdue();
         overdue.given_back > 0 || !overdue.running.is_empty()
     }
 
     pub(super) fn live(&mut self, index: usize, life: Life) -> bool {
         let relay = &self.relays[index];
-        match (life, &relay.hand, relay.phase()) {
-            (Life::Pause, Some(hand), Some(Phase::Running)) => {
-                hand.enter(Phase::Paused);
-                hand.give_back_waiting();
+        match (life, &relay.inflight, relay.phase()) {
+            (Life::Pause, Some(inflight), Some(Phase::Running)) => {
+                inflight.enter(Phase::Paused);
+                inflight.give_back_waiting();
             }
-            (Life::Resume, Some(hand), Some(Phase::Paused)) => hand.enter(Phase::Running),
-            (Life::Drain, Some(hand), Some(Phase::Running | Phase::Paused)) => {
-                hand.enter(Phase::Draining);
+            (Life::Resume, Some(inflight), Some(Phase::Paused)) => inflight.enter(Phase::Running),
+            (Life::Drain, Some(inflight), Some(Phase::Running | Phase::Paused)) => {
+                inflight.enter(Phase::Draining);
             }
             // What was asked for is waited for; writers may be late.
-            (Life::Close, Some(hand), Some(Phase::Draining))
+            (Life::Close, Some(inflight), Some(Phase::Draining))
                 if relay.claim.is_none() && relay.renewal.is_none() && relay.calls.is_empty() =>
             {
-                hand.enter(Phase::Closed);
-                hand.give_back_waiting();
+                inflight.enter(Phase::Closed);
+                inflight.give_back_waiting();
             }
             (Life::Crash, Some(_), _) => self.crash(index),
-            (Life::Restart, Some(hand), Some(Phase::Closed)) => {
-                if hand.len() == 0 && relay.is_quiet() {
+            (Life::Restart, Some(inflight), Some(Phase::Closed)) => {
+                if inflight.len() == 0 && relay.is_quiet() {
                     self.left_in_good_order(index);
                 } else {
                     self.crash(index);
@@ -296,17 +296,17 @@ impl World {
 }
 
 /// What the poller does with what it has claimed.
-fn take_in(hand: &Hand, claim: Claim) {
+fn take_in(inflight: &InFlight, claim: Claim) {
     let Claims { rows, excess } = claim.answer.unwrap_or_default();
     for (sequence, token) in excess {
-        hand.settle(sequence, token, Finished::Released, claim.anchor);
+        inflight.settle(sequence, token, Verdict::Released, claim.anchor);
     }
     let mut admitted = Vec::new();
     for (row, kind) in rows {
-        match lost::verdict(&row) {
-            Some(dead) => hand.settle(row.sequence, row.token, dead, claim.anchor),
+        match takeover::verdict(&row) {
+            Some(dead) => inflight.settle(row.sequence, row.token, dead, claim.anchor),
             None => admitted.push((row, kind.group())),
         }
     }
-    hand.admit(admitted, claim.anchor);
+    inflight.admit(admitted, claim.anchor);
 }

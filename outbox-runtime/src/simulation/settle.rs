@@ -2,7 +2,7 @@
 
 use super::step::{Ack, Ending, Exchange, Late, Life, Span, Step, Write};
 use super::world::World;
-use crate::hand::Phase;
+use crate::inflight::Phase;
 
 /// How often everybody gets a turn. Some wait for a lease, and for a pause after that.
 const ROUNDS: usize = 120;
@@ -39,9 +39,11 @@ impl World {
 
     /// Whether nothing is in hand, nor on its way.
     fn at_rest(&self) -> bool {
-        let empty = |hand: &crate::hand::Hand| hand.len() == 0 && hand.depths() == (0, 0);
+        let empty = |inflight: &crate::inflight::InFlight| {
+            inflight.len() == 0 && inflight.depths() == (0, 0)
+        };
         let rests = |relay: &super::relay::Relay| {
-            relay.is_quiet() && relay.hand.as_ref().is_some_and(|hand| empty(hand))
+            relay.is_quiet() && relay.inflight.as_ref().is_some_and(|inflight| empty(inflight))
         };
         self.late.is_empty() && self.relays.iter().all(rests)
     }
@@ -85,7 +87,9 @@ impl World {
 
     /// Whether there was anything to claim.
     fn claim(&mut self, relay: usize, take: &mut impl FnMut(&mut Self, Step) -> bool) -> bool {
-        let held = |world: &Self| world.relays[relay].hand.as_ref().map_or(0, |hand| hand.len());
+        let held = |world: &Self| {
+            world.relays[relay].inflight.as_ref().map_or(0, |inflight| inflight.len())
+        };
         let before = held(self);
         if self.is_due() {
             for exchange in [Exchange::Send, Exchange::Execute, Exchange::Answer] {
@@ -99,11 +103,11 @@ impl World {
 
     /// Everybody runs again. Whoever was about to leave does so first.
     fn live_on(&mut self, relay: usize, take: &mut impl FnMut(&mut Self, Step) -> bool) -> bool {
-        let Some(hand) = &self.relays[relay].hand else {
+        let Some(inflight) = &self.relays[relay].inflight else {
             return take(self, Step::Life(relay, Life::Restart));
         };
-        let gone = hand.len() == 0 && self.relays[relay].is_quiet();
-        let life = match hand.phase() {
+        let gone = inflight.len() == 0 && self.relays[relay].is_quiet();
+        let life = match inflight.phase() {
             Phase::Running => return false,
             Phase::Paused => Life::Resume,
             Phase::Draining => Life::Close,

@@ -9,7 +9,7 @@ use super::guards::Guards;
 use super::ledger::Ledger;
 use super::{BYTES, Kind, LEASE};
 use crate::event::{Mark, Status};
-use crate::store::{Claimed, Finish, Finished, Renewal};
+use crate::store::{Claim, Renewal, Settlement, Verdict};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Row {
@@ -59,7 +59,7 @@ pub(super) struct Request {
 /// What a claim has brought.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Claims {
-    pub(super) rows: Vec<(Claimed, Kind)>,
+    pub(super) rows: Vec<(Claim, Kind)>,
     pub(super) excess: Vec<(i64, i64)>,
 }
 
@@ -133,7 +133,7 @@ impl Table {
                 continue;
             }
             used += BYTES;
-            let claimed = Claimed {
+            let claimed = Claim {
                 sequence,
                 token: row.token,
                 attempts: row.attempts,
@@ -169,17 +169,22 @@ impl Table {
     }
 
     /// Whether a statement on these rows would have to wait.
-    pub(super) fn is_locked(&self, results: &[Finish]) -> bool {
+    pub(super) fn is_locked(&self, results: &[Settlement]) -> bool {
         results.iter().any(|finish| self.rows.get(&finish.sequence).is_some_and(|row| row.locked))
     }
 
     /// Records results; gives how many applied.
-    pub(super) fn finish(&mut self, owner: u32, results: &[Finish], ledger: &mut Ledger) -> usize {
+    pub(super) fn finish(
+        &mut self,
+        owner: u32,
+        results: &[Settlement],
+        ledger: &mut Ledger,
+    ) -> usize {
         results.iter().filter(|finish| self.mark(owner, finish, ledger)).count()
     }
 
     /// Whether a mark would apply.
-    pub(super) fn matches(&self, owner: u32, finish: &Finish) -> bool {
+    pub(super) fn matches(&self, owner: u32, finish: &Settlement) -> bool {
         let Guards { token, owner: owners, terminal, .. } = self.guards;
         self.rows.get(&finish.sequence).is_some_and(|row| {
             row.committed
@@ -189,7 +194,7 @@ impl Table {
         })
     }
 
-    pub(super) fn mark(&mut self, owner: u32, finish: &Finish, ledger: &mut Ledger) -> bool {
+    pub(super) fn mark(&mut self, owner: u32, finish: &Settlement, ledger: &mut Ledger) -> bool {
         if !self.matches(owner, finish) {
             return false;
         }
@@ -197,15 +202,13 @@ impl Table {
         let Some(row) = self.rows.get_mut(&finish.sequence) else { return false };
         let before = row.clone();
         let (mark, attempts, wait) = match &finish.result {
-            Finished::Done => (Mark::Done, None, None),
-            Finished::Retry { attempts, delay, .. } => (Mark::Retry, Some(*attempts), Some(*delay)),
-            Finished::Dead { attempts, .. } => (Mark::Dead, Some(*attempts), None),
-            Finished::Deferred { delay } | Finished::Postponed { delay } => {
+            Verdict::Done => (Mark::Done, None, None),
+            Verdict::Retry { attempts, delay, .. } => (Mark::Retry, Some(*attempts), Some(*delay)),
+            Verdict::Dead { attempts, .. } => (Mark::Dead, Some(*attempts), None),
+            Verdict::Deferred { delay } | Verdict::Postponed { delay } => {
                 (Mark::Deferred, None, Some(*delay))
             }
-            Finished::Released | Finished::Cancelled => {
-                (Mark::Released, None, Some(Duration::ZERO))
-            }
+            Verdict::Released | Verdict::Cancelled => (Mark::Released, None, Some(Duration::ZERO)),
         };
         // Without its guard the statement would write the code of the mark over anything.
         row.status = row.status.after(mark).or(Status::New.after(mark)).unwrap_or(row.status);
@@ -238,8 +241,8 @@ impl Table {
     }
 
     /// Looks again at a batch of which not every result applied.
-    pub(super) fn stale(&self, results: &[Finish]) -> Vec<i64> {
-        let own = |finish: &&Finish| {
+    pub(super) fn stale(&self, results: &[Settlement]) -> Vec<i64> {
+        let own = |finish: &&Settlement| {
             let row = self.rows.get(&finish.sequence);
             row.is_some_and(|row| row.owner.is_none() && row.token == finish.token)
         };

@@ -100,7 +100,9 @@ impl World {
     /// The books of a relay are in order.
     fn audit(&mut self, relay: usize) {
         let relay = &self.relays[relay];
-        if let Some(Err(what)) = relay.hand.as_ref().map(|hand| hand.audit(&relay.writer.seats())) {
+        if let Some(Err(what)) =
+            relay.inflight.as_ref().map(|inflight| inflight.audit(&relay.writer.seats()))
+        {
             self.ledger.fail(|| format!("the books of {} are wrong: {what}", relay.owner));
         }
     }
@@ -111,8 +113,8 @@ impl World {
         let now = self.instant();
         let mut valid = Vec::new();
         for relay in &self.relays {
-            let Some(hand) = &relay.hand else { continue };
-            for belief in hand.beliefs() {
+            let Some(inflight) = &relay.inflight else { continue };
+            for belief in inflight.beliefs() {
                 let row = belief.sequence;
                 if belief.lease_until <= now {
                     continue;

@@ -4,8 +4,8 @@ use super::late::Late;
 use super::step::Write;
 use super::world::World;
 use super::{BYTES, Kind};
-use crate::hand::HotSeat;
-use crate::store::{Finish, Finished};
+use crate::inflight::Permit;
+use crate::store::{Settlement, Verdict};
 
 /// The most events of one transaction.
 const EVENTS: usize = 2;
@@ -18,7 +18,7 @@ pub(super) struct Writer {
 #[derive(Debug, Default)]
 struct Transaction {
     /// What is about to be inserted.
-    next: Option<(Kind, Option<HotSeat>)>,
+    next: Option<(Kind, Option<Permit>)>,
     inserted: Vec<Inserted>,
     committed: bool,
 }
@@ -27,7 +27,7 @@ struct Transaction {
 struct Inserted {
     sequence: i64,
     kind: Kind,
-    seat: Option<HotSeat>,
+    seat: Option<Permit>,
 }
 
 impl Transaction {
@@ -60,7 +60,7 @@ impl Writer {
     /// Its transaction, in words.
     pub(super) fn portrait(&self) -> String {
         let Some(open) = &self.open else { return String::new() };
-        let seated = |seat: &Option<HotSeat>| seat.is_some();
+        let seated = |seat: &Option<Permit>| seat.is_some();
         let next = open.next.as_ref().map(|(kind, seat)| (kind, seated(seat)));
         let inserted: Vec<_> = open
             .inserted
@@ -82,8 +82,8 @@ impl Writer {
 
 impl World {
     pub(super) fn write(&mut self, relay: usize, write: Write) -> bool {
-        let (owner, hand) = (self.relays[relay].owner, self.relays[relay].hand.clone());
-        let Some(hand) = hand else { return false };
+        let (owner, inflight) = (self.relays[relay].owner, self.relays[relay].inflight.clone());
+        let Some(inflight) = inflight else { return false };
         let writer = &mut self.relays[relay].writer;
         let Some(open) = &mut writer.open else {
             if write == Write::Begin {
@@ -98,7 +98,7 @@ impl World {
                     return false;
                 }
                 let seats = open.inserted.iter().filter(|inserted| inserted.seat.is_some());
-                let seat = hand.reserve(BYTES, kind.group(), seats.count()).ok();
+                let seat = inflight.reserve(BYTES, kind.group(), seats.count()).ok();
                 open.next = Some((kind, seat));
             }
             Write::Insert => {
@@ -125,11 +125,11 @@ impl World {
                     .inserted
                     .into_iter()
                     .filter_map(|inserted| Some((inserted.sequence, inserted.seat?)));
-                let late: Vec<Finish> = seated
+                let late: Vec<Settlement> = seated
                     .filter_map(|(sequence, seat)| {
                         let taken = seat.take(sequence, Kind::event());
-                        let result = Finished::Released;
-                        (!taken).then_some(Finish { sequence, token: 1, result })
+                        let result = Verdict::Released;
+                        (!taken).then_some(Settlement { sequence, token: 1, result })
                     })
                     .collect();
                 if !late.is_empty() {

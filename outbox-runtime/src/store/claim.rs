@@ -8,7 +8,7 @@ use super::batch::{Arg, Batch, Cell};
 use super::dialect::{Dialect, Locking};
 use super::row::{self, span};
 use super::statements::{self, Pairs, Statements};
-use super::{Backend, Claimed, Position, Store, Undecodable, injecting, lending, retrying};
+use super::{Backend, Claim, Position, Store, Undecodable, fault_point, retrying, with_connection};
 use crate::Error;
 
 const DOING: &str = "claiming events";
@@ -24,7 +24,7 @@ pub struct Lease<'a> {
 
 /// Which events to claim, ready to be asked for.
 #[derive(Debug, Clone)]
-pub struct Subscription {
+pub struct TypeFilter {
     restricted: Option<Restricted>,
 }
 
@@ -34,7 +34,7 @@ struct Restricted {
     claims: Arc<statements::Claims>,
 }
 
-impl Subscription {
+impl TypeFilter {
     /// Every event, known or not.
     pub const ALL: Self = Self { restricted: None };
 
@@ -62,7 +62,7 @@ pub struct ClaimRequest<'a> {
     /// Who claims, and for how long.
     pub lease: Lease<'a>,
     /// Which events.
-    pub subscription: &'a Subscription,
+    pub subscription: &'a TypeFilter,
     /// How many that were never tried.
     pub fresh: Quota,
     /// How many that were.
@@ -88,7 +88,7 @@ pub struct Quota {
 #[derive(Debug, Default)]
 pub struct Claims {
     /// Rows to deliver.
-    pub rows: Vec<Claimed>,
+    pub rows: Vec<Claim>,
     /// Rows that cannot be read, to be marked dead.
     pub undecodable: Vec<Undecodable>,
     /// Row and token of those that were claimed and exceed the bytes, to be given back.
@@ -121,7 +121,7 @@ struct Catch {
 
 struct Caught {
     due_at: i64,
-    row: Result<Claimed, Undecodable>,
+    row: Result<Claim, Undecodable>,
 }
 
 impl Caught {
@@ -146,14 +146,14 @@ impl Caught {
 impl Catch {
     /// What is bound to claim the rows that were read.
     fn update_args(&self, lease: Lease<'_>, arrays: bool) -> Vec<Arg> {
-        let rows = self.rows.iter().map(|caught| {
-            let (sequence, token) = caught.key();
+        let rows = self.rows.iter().map(|catch_panic| {
+            let (sequence, token) = catch_panic.key();
             [
                 Cell::Int(Some(sequence)),
                 Cell::Int(Some(token)),
                 Cell::Text(Some(lease.owner.to_owned())),
                 Cell::Int(Some(span(lease.length))),
-                Cell::Int(Some(caught.due_at)),
+                Cell::Int(Some(catch_panic.due_at)),
             ]
         });
         Batch::new(rows).into_args(arrays)
@@ -164,18 +164,18 @@ impl Catch {
         let row_of_event = row::read::<DB>(row, due_at.and_then(row::time));
         // What is no time that can be computed with sorts before all others.
         let due_at = due_at.unwrap_or(DB::DIALECT.earliest);
-        let mut caught = Caught { due_at, row: row_of_event };
-        if let Ok(claimed) = &mut caught.row {
+        let mut catch_panic = Caught { due_at, row: row_of_event };
+        if let Ok(claimed) = &mut catch_panic.row {
             claimed.taken_over = last_owner::<DB>(row).is_some_and(|last| last != owner);
         }
-        let size = caught.row.as_ref().map_or(0, |row| row.envelope.bytes());
+        let size = catch_panic.row.as_ref().map_or(0, |row| row.envelope.bytes());
         // Once one did not fit, none that follows is taken, so that none is passed over.
         let fits = self.used + size <= self.bytes && self.excess.is_empty();
         if !fits && !self.rows.is_empty() {
-            self.excess.push(caught.key());
+            self.excess.push(catch_panic.key());
         } else {
             self.used += size;
-            self.rows.push(caught);
+            self.rows.push(catch_panic);
         }
     }
 }
@@ -183,18 +183,18 @@ impl Catch {
 impl<DB: Backend> Store<DB> {
     /// Makes the (aggregate, event) pairs that this process handles ready to be asked for. Without
     /// any, nothing is claimed.
-    pub fn subscribe<'a>(
+    pub fn type_filter<'a>(
         &self,
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Subscription {
+    ) -> TypeFilter {
         self.subscription(pairs, Pairs::Only)
     }
 
     /// Makes every event ready to be asked for, known or not, but those of (aggregate, event) pairs.
-    pub fn subscribe_except<'a>(
+    pub fn type_filter_except<'a>(
         &self,
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Subscription {
+    ) -> TypeFilter {
         self.subscription(pairs, Pairs::Except)
     }
 
@@ -202,7 +202,7 @@ impl<DB: Backend> Store<DB> {
         &self,
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
         restriction: fn(usize) -> Pairs,
-    ) -> Subscription {
+    ) -> TypeFilter {
         let mut pairs: Vec<(String, String)> =
             pairs.into_iter().map(|(a, e)| (a.to_owned(), e.to_owned())).collect();
         if pairs.is_empty() {
@@ -211,7 +211,7 @@ impl<DB: Backend> Store<DB> {
         }
         let restriction = restriction(pairs.len());
         let claims = statements::Claims::new(self.dialect(), &self.table, restriction);
-        Subscription {
+        TypeFilter {
             restricted: Some(Restricted { pairs: pairs.into(), claims: Arc::new(claims) }),
         }
     }
@@ -263,9 +263,9 @@ impl<DB: Backend> Store<DB> {
             *left = 0;
         }
         // RETURNING gives no order.
-        catch.rows.sort_by_key(|caught| (caught.due_at, caught.key().0));
+        catch.rows.sort_by_key(|catch_panic| (catch_panic.due_at, catch_panic.key().0));
         let full = catch.rows.len() + catch.passed >= quota.rows || !catch.excess.is_empty();
-        let last = catch.rows.last().map(|caught| (caught.due_at, caught.key().0));
+        let last = catch.rows.last().map(|catch_panic| (catch_panic.due_at, catch_panic.key().0));
         let last = catch.last_found.or(last).filter(|_| full);
         let until =
             last.and_then(|(due, sequence)| Some(Position { due: row::time(due)?, sequence }));
@@ -273,8 +273,8 @@ impl<DB: Backend> Store<DB> {
         if matches!(DB::DIALECT.claim, Locking::AtOnce(_)) {
             claims.excess.append(&mut catch.excess);
         }
-        for caught in catch.rows {
-            match caught.row {
+        for catch_panic in catch.rows {
+            match catch_panic.row {
                 Ok(row) => claims.rows.push(row),
                 Err(row) => claims.undecodable.push(row),
             }
@@ -313,8 +313,8 @@ impl<DB: Backend> Store<DB> {
     ) -> sqlx::Result<Catch> {
         let args = self.claim_args(quota, request);
         let owner = request.lease.owner;
-        lending!(self, connection => {
-            injecting!(self, Claim => catch::<DB>(connection, sql, args, bytes, owner).await)
+        with_connection!(self, connection => {
+            fault_point!(self, Claim => catch::<DB>(connection, sql, args, bytes, owner).await)
         })
     }
 
@@ -327,9 +327,9 @@ impl<DB: Backend> Store<DB> {
     ) -> sqlx::Result<Catch> {
         let args = self.claim_args(quota, request);
         let lease = request.lease;
-        lending!(self, connection => {
+        with_connection!(self, connection => {
             let claim = self.lock_then_claim_on(connection, sql, args, bytes, lease);
-            injecting!(self, Claim => claim.await)
+            fault_point!(self, Claim => claim.await)
         })
     }
 
@@ -363,7 +363,7 @@ impl<DB: Backend> Store<DB> {
         let mut claimed = HashSet::new();
         if !catch.rows.is_empty() {
             // For a single statement, so that other writers wait for no more than the change of the rows.
-            let _pass = self.pass().await?;
+            let _guard = self.acquire_writer().await?;
             claimed.extend(retrying!(DB, DOING, self.claim_read(&catch, request.lease).await)?);
         }
         // Another process may have been faster with some of them. They count as found: there may be more.
@@ -383,14 +383,14 @@ impl<DB: Backend> Store<DB> {
         bytes: usize,
     ) -> sqlx::Result<Catch> {
         let (args, owner) = (self.claim_args(quota, request), request.lease.owner);
-        lending!(self, connection => catch::<DB>(connection, sql, args, bytes, owner).await)
+        with_connection!(self, connection => catch::<DB>(connection, sql, args, bytes, owner).await)
     }
 
     async fn claim_read(&self, catch: &Catch, lease: Lease<'_>) -> sqlx::Result<Vec<i64>> {
         let Some(update) = &self.sql.claim_update else { return Ok(Vec::new()) };
         let args = catch.update_args(lease, DB::DIALECT.arrays);
-        let rows = lending!(self, connection => {
-            injecting!(self, Claim => DB::fetch(connection, update.clone(), args).await)
+        let rows = with_connection!(self, connection => {
+            fault_point!(self, Claim => DB::fetch(connection, update.clone(), args).await)
         });
         rows.map(|rows| row::sequences::<DB>(&rows))
     }

@@ -2,7 +2,7 @@ use std::time::SystemTime;
 
 use super::batch::Arg;
 use super::row::{self, limit_of_time, micros};
-use super::unlocked::keys;
+use super::skip_locked::keys;
 use super::{Backend, Fingerprint, Store, Undecodable};
 use crate::Error;
 use crate::event::{EventEnvelope, Status};

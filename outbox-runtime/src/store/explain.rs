@@ -7,8 +7,8 @@ use sqlx::{SqlStr, Transaction};
 use super::batch::Arg;
 use super::session::SetUp;
 use super::{
-    Backend, ClaimRequest, DeadFilter, Finish, Finished, Lease, Position, Quota, Renewal, Store,
-    Subscription, finish, row,
+    Backend, ClaimRequest, DeadFilter, Lease, Position, Quota, Renewal, Settlement, Store,
+    TypeFilter, Verdict, row, settle,
 };
 use crate::Error;
 
@@ -53,7 +53,7 @@ impl<DB: Backend> Store<DB> {
     #[doc(hidden)]
     pub fn bounded(
         &self,
-        subscription: &Subscription,
+        subscription: &TypeFilter,
         watermark: Option<SystemTime>,
     ) -> Vec<Explained> {
         let after = watermark.map(Position::before);
@@ -74,7 +74,7 @@ impl<DB: Backend> Store<DB> {
         let mut bounded = vec![
             ("claim fresh", claims.fresh.clone(), claim()),
             ("claim retried", claims.retried.clone(), claim()),
-            ("peek", self.sql.look.clone(), vec![from(), from()]),
+            ("peek", self.sql.peek.clone(), vec![from(), from()]),
             ("dead query", self.sql.dead_query.clone(), dead(&[0, 100])),
             ("dead count", self.sql.dead_count.clone(), dead(&[])),
             ("dead gauge", self.sql.dead_count_capped.clone(), vec![]),
@@ -96,7 +96,7 @@ impl<DB: Backend> Store<DB> {
 
     /// The statements that count, each up to 100,000 rows.
     #[doc(hidden)]
-    pub fn counting(&self, subscription: &Subscription) -> Vec<Explained> {
+    pub fn counting(&self, subscription: &TypeFilter) -> Vec<Explained> {
         let pending = self.sql.pending.iter().map(|sql| ("count pending", sql.clone(), vec![]));
         let unknown = subscription.claims(&self.sql).unknown.iter();
         let args = || subscription.args(DB::DIALECT);
@@ -111,15 +111,15 @@ impl<DB: Backend> Store<DB> {
             .iter()
             .map(|sequence| Renewal { sequence: *sequence, token: 1, takeovers: 0 })
             .collect();
-        let done: Vec<Finish> = rows
+        let done: Vec<Settlement> = rows
             .iter()
-            .map(|sequence| Finish { sequence: *sequence, token: 1, result: Finished::Done })
+            .map(|sequence| Settlement { sequence: *sequence, token: 1, result: Verdict::Done })
             .collect();
-        let done: Vec<&Finish> = done.iter().collect();
+        let done: Vec<&Settlement> = done.iter().collect();
         let arrays = DB::DIALECT.arrays;
         let keys = || vec![Arg::Ints(rows.iter().copied().map(Some).collect())];
-        let updates = || finish::updates(&done, EXPLAINER, arrays);
-        let deletions = || finish::deletions(&done, EXPLAINER, arrays);
+        let updates = || settle::updates(&done, EXPLAINER, arrays);
+        let deletions = || settle::deletions(&done, EXPLAINER, arrays);
         let (finish, delete) = (&self.sql.finish, &self.sql.delete_done);
         let mut by_key = vec![
             ("renew", self.sql.renew.clone(), self.renewal(LEASE, &renewals)),

@@ -6,7 +6,7 @@ use super::batch::{Arg, Batch, Cell};
 use super::claim::Lease;
 use super::row::{micros, span};
 use super::statements::Insert;
-use super::{Backend, Store, injecting};
+use super::{Backend, Store, fault_point};
 use crate::Error;
 use crate::event::{Delay, EventEnvelope};
 
@@ -81,7 +81,7 @@ impl<DB: Backend> Store<DB> {
         let sequences = match &self.sql.insert {
             Insert::Returning(sql) => self.insert_returning(connection, sql, &fresh).await?,
             Insert::Failing { bulk, sizes } => {
-                self.look_then_insert(connection, bulk, sizes, &fresh).await?
+                self.find_then_insert(connection, bulk, sizes, &fresh).await?
             }
         };
         let mut first = HashMap::with_capacity(rows.len());
@@ -106,7 +106,7 @@ impl<DB: Backend> Store<DB> {
     ) -> Result<HashMap<String, Inserted>, Error> {
         let failed = || Error::database("inserting events");
         let args = arguments(rows).into_args(DB::DIALECT.arrays);
-        let returned = injecting!(self, Write => DB::fetch(connection, sql.clone(), args).await);
+        let returned = fault_point!(self, Write => DB::fetch(connection, sql.clone(), args).await);
         let mut sequences = by_event_id::<DB>(returned.map_err(failed())?, false);
         if sequences.len() < rows.len() {
             let missing = rows

@@ -6,7 +6,7 @@
 //! [`Backend`] is what is needed of a driver. The operations are methods of [`Store`], each for a whole
 //! batch, one file for each group: `insert` with `insert_failing`, `claim`, `finish`, `dead`, `purge`, `stats`,
 //! `schema` with `migration_lock`;
-//! for people who look at it `inspect`, `pending` and `examine`. For tests of applications, `rig` puts the
+//! for people who look at it `inspect`, `pending` and `doctor`. For tests of applications, `harness` puts the
 //! clock into their hands and `fault` the connection; `inject` is where.
 //!
 //! Times that decide anything are the database's, at the statement. A lease is a visibility time-out:
@@ -16,35 +16,35 @@
 pub(crate) mod backend;
 mod batch;
 mod claim;
-mod condition;
+mod connection;
 mod contention;
+mod database_error;
 mod dead;
 mod dialect;
-mod examine;
+mod doctor;
 mod explain;
+mod fault_point;
 mod fingerprint;
-mod finish;
-mod gate;
-mod inject;
 mod insert;
-mod insert_failing;
+mod insert_conflict;
 mod inspect;
-mod lend;
-mod look;
-mod lost;
 mod migration_lock;
+mod peek;
 mod pending;
 mod position;
 mod purge;
 mod renew;
 mod row;
 mod schema;
+mod server;
 mod session;
+mod settle;
+mod skip_locked;
 mod statements;
 mod stats;
 mod table;
-mod trouble;
-mod unlocked;
+mod transaction;
+mod writer_lock;
 
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -56,29 +56,29 @@ mod sqlite;
 #[cfg(feature = "testing")]
 pub(crate) mod fault;
 #[cfg(feature = "testing")]
-pub(crate) mod rig;
+pub(crate) mod harness;
 
 pub use backend::Backend;
-pub use claim::{ClaimRequest, Claims, Lease, Quota, Subscription};
+pub use claim::{ClaimRequest, Claims, Lease, Quota, TypeFilter};
+pub use database_error::DatabaseErrorKind;
 pub(crate) use dead::DeadKey;
 pub use dead::{DeadEvent, DeadFilter};
-pub use examine::{Examination, Finding, FindingLevel};
+pub use doctor::{DoctorOptions, Finding, FindingLevel};
 pub(crate) use fingerprint::pattern;
 pub use fingerprint::{Fingerprint, NoFingerprint};
-pub(crate) use finish::Locked;
-pub use finish::{Completion, Finish, Finished, Unsettled};
 pub use insert::{Inserted, NewRow, Seated};
 pub use inspect::{EventQuery, EventRow};
-pub use look::Look;
+pub use peek::NextDue;
 pub use pending::PendingType;
 pub use position::Position;
 pub use purge::{Aged, Purged};
 pub use renew::Renewal;
-pub use row::{Claimed, Undecodable};
+pub use row::{Claim, Undecodable};
 pub use schema::{SchemaError, SchemaState, migrate, migration_sql};
+pub(crate) use settle::Locked;
+pub use settle::{Completion, Settlement, Unsettled, Verdict};
 pub use stats::Stats;
 pub use table::{DEFAULT_TABLE, Table, TableError};
-pub use trouble::Trouble;
 
 use std::sync::Arc;
 
@@ -87,15 +87,15 @@ use sqlx::{Connection, Pool, SqlStr};
 use crate::Error;
 #[doc(hidden)]
 pub use batch::Arg;
+use connection::{StickyConnection, with_connection};
 use contention::retrying;
 #[doc(hidden)]
 pub use explain::{EXPLAINER, Explained};
-use gate::Gate;
-pub(crate) use gate::Pass;
-use inject::injecting;
-use lend::{Kept, lending};
-pub(crate) use lost::Purpose;
+use fault_point::fault_point;
 use statements::Statements;
+pub(crate) use transaction::Purpose;
+pub(crate) use writer_lock::WriterGuard;
+use writer_lock::WriterLock;
 
 /// One outbox's table on one database.
 #[derive(Debug)]
@@ -103,14 +103,14 @@ pub struct Store<DB: Backend> {
     pool: Pool<DB>,
     table: Table,
     sql: Arc<Statements>,
-    gate: Gate,
-    kept: Option<Kept<DB>>,
+    writer_lock: WriterLock,
+    sticky: Option<StickyConnection<DB>>,
     /// Present if the pool is the relay's own.
     relay: Option<Arc<session::RelaySession<DB>>>,
     /// Begins a transaction with the settings for a piece of work, where the session does not have them.
     settings: Option<SqlStr>,
     #[cfg(feature = "testing")]
-    rig: Option<rig::Rig>,
+    harness: Option<harness::TestHarness>,
 }
 
 impl<DB: Backend> Clone for Store<DB> {
@@ -119,12 +119,12 @@ impl<DB: Backend> Clone for Store<DB> {
             pool: self.pool.clone(),
             table: self.table.clone(),
             sql: Arc::clone(&self.sql),
-            gate: self.gate.clone(),
-            kept: self.kept.clone(),
+            writer_lock: self.writer_lock.clone(),
+            sticky: self.sticky.clone(),
             relay: self.relay.clone(),
             settings: self.settings.clone(),
             #[cfg(feature = "testing")]
-            rig: self.rig.clone(),
+            harness: self.harness.clone(),
         }
     }
 }
@@ -133,17 +133,17 @@ impl<DB: Backend> Store<DB> {
     /// The store of a table. Nothing is asked of the database yet.
     pub fn new(pool: Pool<DB>, table: Table) -> Self {
         let sql = Arc::new(Statements::new(DB::DIALECT, &table));
-        let gate = Gate::of(DB::file(&pool));
+        let writer_lock = WriterLock::new(DB::file(&pool));
         Self {
             pool,
             table,
             sql,
-            gate,
-            kept: None,
+            writer_lock,
+            sticky: None,
             relay: None,
             settings: statements::settings(DB::DIALECT, None),
             #[cfg(feature = "testing")]
-            rig: None,
+            harness: None,
         }
     }
 
@@ -175,9 +175,9 @@ impl<DB: Backend> Store<DB> {
     }
 
     /// Waits for its turn to write, no longer than for a connection.
-    async fn pass(&self) -> Result<Pass, Error> {
+    async fn acquire_writer(&self) -> Result<WriterGuard, Error> {
         let limit = self.pool.options().get_acquire_timeout();
-        self.gate.pass(limit).await.ok_or(Error::WriterLockTimeout { after: limit })
+        self.writer_lock.acquire(limit).await.ok_or(Error::WriterLockTimeout { after: limit })
     }
 
     /// Runs a statement that changes something, and tries again while others are in the way.
@@ -187,12 +187,12 @@ impl<DB: Backend> Store<DB> {
         sql: &SqlStr,
         args: impl Fn() -> Vec<Arg>,
     ) -> Result<u64, Error> {
-        let _pass = self.pass().await?;
+        let _guard = self.acquire_writer().await?;
         retrying!(DB, doing, self.change_once(sql, args()).await)
     }
 
     async fn change_once(&self, sql: &SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {
-        lending!(self, by_key connection => self.change_on(connection, sql, args).await)
+        with_connection!(self, by_key connection => self.change_on(connection, sql, args).await)
     }
 
     async fn change_on(
@@ -221,7 +221,7 @@ impl<DB: Backend> Store<DB> {
     }
 
     async fn rows_once(&self, sql: SqlStr, args: Vec<Arg>) -> sqlx::Result<Vec<DB::Row>> {
-        lending!(self, connection => self.read_on(connection, sql, args).await)
+        with_connection!(self, connection => self.read_on(connection, sql, args).await)
     }
 
     async fn read_on(

@@ -3,8 +3,8 @@ use std::time::{Duration, SystemTime};
 use sqlx::SqlStr;
 
 use super::row::{micros, sequences, span, time};
+use super::skip_locked::keys;
 use super::statements::Settling;
-use super::unlocked::keys;
 use super::{Backend, Store, retrying};
 use crate::Error;
 
@@ -112,7 +112,7 @@ impl<DB: Backend> Store<DB> {
         if rows.is_empty() {
             return Ok(0);
         }
-        let _pass = self.pass().await?;
+        let _guard = self.acquire_writer().await?;
         retrying!(
             DB,
             DOING,

@@ -5,7 +5,7 @@ use sqlx::Connection;
 use super::batch::{Arg, Batch, Cell};
 use super::dialect::Locking;
 use super::row::{sequences, span};
-use super::{Backend, Claimed, Lease, Store, lending, retrying};
+use super::{Backend, Claim, Lease, Store, retrying, with_connection};
 use crate::Error;
 
 /// A row whose lease is to be extended.
@@ -27,8 +27,8 @@ impl Renewal {
     }
 }
 
-impl From<&Claimed> for Renewal {
-    fn from(row: &Claimed) -> Self {
+impl From<&Claim> for Renewal {
+    fn from(row: &Claim) -> Self {
         Self { sequence: row.sequence, token: row.token, takeovers: row.takeovers }
     }
 }
@@ -43,7 +43,7 @@ impl<DB: Backend> Store<DB> {
         if held.is_empty() {
             return Ok(Vec::new());
         }
-        let _pass = self.pass().await?;
+        let _guard = self.acquire_writer().await?;
         match DB::DIALECT.renew {
             Locking::AtOnce(_) => {
                 retrying!(DB, "renewing leases", self.renew_at_once(lease, held).await)
@@ -60,7 +60,7 @@ impl<DB: Backend> Store<DB> {
     }
 
     async fn lock_then_renew(&self, lease: Lease<'_>, held: &[Renewal]) -> sqlx::Result<Vec<i64>> {
-        lending!(self, connection => self.lock_then_renew_on(connection, lease, held).await)
+        with_connection!(self, connection => self.lock_then_renew_on(connection, lease, held).await)
     }
 
     async fn lock_then_renew_on(

@@ -7,7 +7,7 @@ use crate::event::{EventEnvelope, EventId, Headers, Status, StoredParts};
 
 /// A row that this node has claimed and may deliver.
 #[derive(Debug, Clone)]
-pub struct Claimed {
+pub struct Claim {
     /// The row.
     pub sequence: i64,
     /// What every mark must name.
@@ -25,7 +25,7 @@ pub struct Claimed {
     pub envelope: EventEnvelope,
 }
 
-impl Claimed {
+impl Claim {
     /// Whether it may be the reason why its last owner was lost.
     pub(crate) fn is_suspect(&self) -> bool {
         self.taken_over || self.takeovers > 0
@@ -50,7 +50,7 @@ pub(super) const WIDTH: usize = 13;
 pub(super) fn read<DB: Backend>(
     row: &DB::Row,
     due_at: Option<SystemTime>,
-) -> Result<Claimed, Undecodable> {
+) -> Result<Claim, Undecodable> {
     // Without these two the row cannot even be marked; both are NOT NULL in every schema.
     let sequence = DB::int(row, 0).ok().flatten().unwrap_or_default();
     let token = DB::int(row, 11).ok().flatten().unwrap_or_default();
@@ -92,7 +92,7 @@ pub(super) fn read<DB: Backend>(
         headers,
         payload,
     });
-    Ok(Claimed { sequence, token, attempts, taken_over: false, takeovers, status, envelope })
+    Ok(Claim { sequence, token, attempts, taken_over: false, takeovers, status, envelope })
 }
 
 /// The first column of each row.

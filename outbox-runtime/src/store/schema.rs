@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::dialect::Dialect;
 use super::migration_lock;
 use super::statements::of_schema;
-use super::{Backend, Store, Table, Trouble};
+use super::{Backend, DatabaseErrorKind, Store, Table};
 use crate::Error;
 
 /// Why a table cannot be used as it is.
@@ -227,7 +227,7 @@ pub async fn migrate<DB: Backend>(pool: &Pool<DB>, table: &Table) -> Result<(), 
     let failed = |step| failed(table, step);
     let (migrations, lock) = (migrations(DB::DIALECT), migration_lock::of(DB::DIALECT));
     let limit = pool.options().get_acquire_timeout();
-    let _pass = store.pass().await?;
+    let _guard = store.acquire_writer().await?;
     let mut connection = pool.acquire().await.map_err(failed("connecting"))?;
     if !migrations.transactional {
         // If this future is dropped, what it has set and locked must not stay with a connection in the pool.
@@ -342,10 +342,11 @@ impl<DB: Backend> Store<DB> {
         let failed = || Error::database("checking the table");
         let sql = of_schema(DB::DIALECT, &self.table, VERIFY);
         if let Err(source) = self.rows_once(sql, vec![]).await {
-            return match Trouble::of(&source) {
-                Trouble::NoTable | Trouble::NoColumn | Trouble::NoDatabase | Trouble::Rights => {
-                    Ok(SchemaState::Missing { source })
-                }
+            return match DatabaseErrorKind::from_error(&source) {
+                DatabaseErrorKind::NoTable
+                | DatabaseErrorKind::NoColumn
+                | DatabaseErrorKind::NoDatabase
+                | DatabaseErrorKind::Rights => Ok(SchemaState::Missing { source }),
                 _ => Err(failed()(source)),
             };
         }
@@ -354,10 +355,10 @@ impl<DB: Backend> Store<DB> {
             match self.rows_once(sql, vec![self.table.name().into()]).await.and_then(version::<DB>)
             {
                 Ok(found) => found,
-                Err(source) => match Trouble::of(&source) {
+                Err(source) => match DatabaseErrorKind::from_error(&source) {
                     // A table that was made by hand may have no version beside it.
-                    Trouble::NoTable => None,
-                    Trouble::Rights => return Ok(SchemaState::Hidden { source }),
+                    DatabaseErrorKind::NoTable => None,
+                    DatabaseErrorKind::Rights => return Ok(SchemaState::Hidden { source }),
                     _ => return Err(failed()(source)),
                 },
             };

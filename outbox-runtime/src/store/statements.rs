@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use super::dialect::{self, Dialect, Locking, Settle};
-use super::{Table, examine, inspect, pending, schema};
+use super::{Table, doctor, inspect, pending, schema};
 
 /// The columns of a row in hand, in the order in which [`row`](super::row) reads them.
 const COLUMNS: &str = "{int:entry.sequence}, entry.event_id, entry.event_type, entry.aggregate_type, \
@@ -145,13 +145,13 @@ pub(super) struct Statements {
     pub(super) connection_limit: Option<SqlStr>,
     pub(super) encrypted: Option<SqlStr>,
     pub(super) notify: Option<SqlStr>,
-    pub(super) look: SqlStr,
+    pub(super) peek: SqlStr,
     /// For what is new and what is retried.
     pub(super) window_end: [SqlStr; 2],
     pub(super) now: SqlStr,
     pub(super) inspect: inspect::Sql,
     pub(super) pending_by_type: [[SqlStr; 2]; 2],
-    pub(super) examine: examine::Sql,
+    pub(super) doctor: doctor::Sql,
     #[cfg(feature = "testing")]
     pub(super) everything: SqlStr,
     #[cfg(feature = "testing")]
@@ -255,7 +255,7 @@ impl Statements {
             connection_limit: dialect.connection_limit.map(SqlSafeStr::into_sql_str),
             encrypted: dialect.encrypted.map(SqlSafeStr::into_sql_str),
             notify: dialect.notify.map(SqlSafeStr::into_sql_str),
-            look: sql(PEEK),
+            peek: sql(PEEK),
             window_end: ["0", "2"].map(|status| {
                 let template = WINDOW_END.replace("{status}", status);
                 sql(&template.replace("{between}", dialect.between))
@@ -263,7 +263,7 @@ impl Statements {
             now: sql(NOW),
             inspect: inspect::Sql::new(dialect, sql),
             pending_by_type: pending::sql(sql),
-            examine: examine::Sql::new(dialect, sql),
+            doctor: doctor::Sql::new(dialect, sql),
             #[cfg(feature = "testing")]
             everything: sql(EVERYTHING),
             #[cfg(feature = "testing")]

@@ -1,6 +1,6 @@
 use std::time::{Duration, SystemTime};
 
-use super::{Backend, Store, Subscription, row};
+use super::{Backend, Store, TypeFilter, row};
 use crate::Error;
 
 /// How an outbox stands. Counts are read from indexes and go up to 100,000 each.
@@ -25,7 +25,7 @@ impl<DB: Backend> Store<DB> {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn stats(&self, subscription: &Subscription) -> Result<Stats, Error> {
+    pub async fn stats(&self, subscription: &TypeFilter) -> Result<Stats, Error> {
         let doing = "reading statistics";
         let mut stats = Stats::default();
         let args = || subscription.args(DB::DIALECT);

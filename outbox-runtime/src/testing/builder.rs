@@ -8,7 +8,7 @@ use super::TestOutbox;
 use super::outbox::sound;
 use crate::listener::ListenerRegistry;
 use crate::store::Backend;
-use crate::store::rig::Rig;
+use crate::store::harness::TestHarness;
 use crate::{Builder, Error};
 
 /// An outbox for a test: SQLite in memory, with every `#[listener]` of this program.
@@ -78,8 +78,8 @@ impl TestBuilder {
             .max_connections(1)
             .idle_timeout(None)
             .max_lifetime(None)
-            .acquire_timeout(Rig::PATIENCE)
-            .after_connect(|connection, _| Box::pin(Rig::prepare(connection)))
+            .acquire_timeout(TestHarness::ACQUIRE_TIMEOUT)
+            .after_connect(|connection, _| Box::pin(TestHarness::prepare(connection)))
             .connect("sqlite::memory:")
             .await
             .map_err(failed())?;
@@ -88,11 +88,11 @@ impl TestBuilder {
             Sqlite::run(&mut connection, sql).await.map_err(failed())?;
         }
         drop(connection);
-        let rig = Rig::sqlite();
+        let harness = TestHarness::sqlite();
         // Who only writes events has no listeners to be tested.
         let builder = Builder::new(pool.clone()).allow_empty();
         let builder = self.changes.into_iter().fold(builder, |builder, change| change(builder));
-        let outbox = builder.rigged(rig.clone()).start().await?;
-        Ok(TestOutbox::new(outbox, pool, rig))
+        let outbox = builder.with_harness(harness.clone()).start().await?;
+        Ok(TestOutbox::new(outbox, pool, harness))
     }
 }

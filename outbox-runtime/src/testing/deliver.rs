@@ -37,7 +37,7 @@ impl<'a> Deliver<'a> {
             return listener.call(envelope, self.attempts).await;
         }
         self.outbox.free("deliver", self.place).await;
-        let mut tx = self.outbox.by_hand().writer().begin_acknowledging().await?;
+        let mut tx = self.outbox.stepper().writer().begin_acknowledging().await?;
         let answer = listener.call_in(envelope, self.attempts, &mut tx).await;
         match answer {
             Ok(Outcome::Done) => tx.commit().await?,
@@ -48,7 +48,7 @@ impl<'a> Deliver<'a> {
 
     #[expect(clippy::panic, reason = "a test fails by panicking")]
     fn listener(&self) -> &'a Listener {
-        let listeners = self.outbox.by_hand().listeners();
+        let listeners = self.outbox.stepper().listeners();
         let (aggregate, event) = (self.envelope.aggregate_type(), self.envelope.event_type());
         listeners.find(aggregate, event).unwrap_or_else(|| {
             let known: Vec<String> = listeners

@@ -5,21 +5,21 @@ use serde_json::Value;
 /// How two JSON values differ, path by path.
 pub(super) fn of_json(path: &str, expected: &Value, found: &Value) -> Vec<String> {
     let mut differences = Vec::new();
-    walk(path, Some(expected), Some(found), &mut differences);
+    cursor(path, Some(expected), Some(found), &mut differences);
     differences
 }
 
-fn walk(path: &str, expected: Option<&Value>, found: Option<&Value>, out: &mut Vec<String>) {
+fn cursor(path: &str, expected: Option<&Value>, found: Option<&Value>, out: &mut Vec<String>) {
     match (expected, found) {
         (Some(Value::Object(expected)), Some(Value::Object(found))) => {
             let keys: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
             for key in keys {
-                walk(&format!("{path}.{key}"), expected.get(key), found.get(key), out);
+                cursor(&format!("{path}.{key}"), expected.get(key), found.get(key), out);
             }
         }
         (Some(Value::Array(expected)), Some(Value::Array(found))) => {
             for index in 0..expected.len().max(found.len()) {
-                walk(&format!("{path}[{index}]"), expected.get(index), found.get(index), out);
+                cursor(&format!("{path}[{index}]"), expected.get(index), found.get(index), out);
             }
         }
         (expected, found) if expected == found => {}

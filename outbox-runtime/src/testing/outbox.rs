@@ -7,8 +7,8 @@ use sqlx::{Sqlite, SqlitePool};
 use super::{Deliver, Faults, ManualClock, Report};
 use crate::Outbox;
 use crate::event::{EventEnvelope, IntoEnvelope};
-use crate::run::ByHand;
-use crate::store::rig::Rig;
+use crate::run::Stepper;
+use crate::store::harness::TestHarness;
 
 /// An outbox in the hands of a test. It is an [`Outbox`] on SQLite in memory; what takes an
 /// `Outbox<Sqlite>` is given `outbox.clone()`.
@@ -22,7 +22,7 @@ use crate::store::rig::Rig;
 pub struct TestOutbox {
     outbox: Outbox<Sqlite>,
     pool: SqlitePool,
-    rig: Rig,
+    harness: TestHarness,
 }
 
 impl fmt::Debug for TestOutbox {
@@ -40,8 +40,8 @@ impl Deref for TestOutbox {
 }
 
 impl TestOutbox {
-    pub(super) fn new(outbox: Outbox<Sqlite>, pool: SqlitePool, rig: Rig) -> Self {
-        Self { outbox, pool, rig }
+    pub(super) fn new(outbox: Outbox<Sqlite>, pool: SqlitePool, harness: TestHarness) -> Self {
+        Self { outbox, pool, harness }
     }
 
     /// The database, for the tables of the application. What is made of it goes by the real time, and not by
@@ -53,12 +53,12 @@ impl TestOutbox {
 
     /// The time, for the database and for everybody else.
     pub fn clock(&self) -> &ManualClock {
-        &self.rig.clock
+        &self.harness.clock
     }
 
     /// What is to go wrong on the connection.
     pub fn faults(&self) -> &Faults {
-        &self.rig.faults
+        &self.harness.faults
     }
 
     /// Every event that was committed, delivered or not, in the order of writing; without those that were
@@ -110,7 +110,7 @@ impl TestOutbox {
         let place = Location::caller();
         async move {
             self.free("clear", place).await;
-            sound(self.by_hand().clear().await, place);
+            sound(self.stepper().clear().await, place);
         }
     }
 
@@ -129,14 +129,14 @@ impl TestOutbox {
         async move {
             self.free("drain", place).await;
             let mut report = Report::default();
-            match self.by_hand().drain(|entry, decision| report.note(entry, decision)).await {
+            match self.stepper().drain(|entry, decision| report.note(entry, decision)).await {
                 Ok(()) => {}
                 Err(error @ crate::Error::Closed) => return sound(Err(error), place),
                 Err(error) => report.fail(error),
             }
             for stored in sound(self.outbox.store().everything().await, place) {
                 let event = &stored.row.envelope;
-                let heard = self.by_hand().hears(event);
+                let heard = self.stepper().hears(event);
                 if stored.due && !stored.row.status.is_terminal() && !heard {
                     report.note_unroutable(event);
                 }
@@ -173,8 +173,8 @@ impl TestOutbox {
         Deliver::new(self, sound(event.into_envelope_at(self.clock().now()), place), place)
     }
 
-    pub(super) fn by_hand(&self) -> &ByHand<Sqlite> {
-        self.outbox.by_hand().unwrap_or_else(|| unreachable!("it was started by hand"))
+    pub(super) fn stepper(&self) -> &Stepper<Sqlite> {
+        self.outbox.stepper().unwrap_or_else(|| unreachable!("it was started by hand"))
     }
 
     /// Waits until nobody has the connection, but not for ever.

@@ -4,8 +4,8 @@ use crate::Error;
 use crate::dispatch::decide::Decision;
 use crate::error::chain;
 use crate::event::{EventEnvelope, EventId};
-use crate::hand::Entry;
-use crate::store::Finished;
+use crate::inflight::QueuedEvent;
+use crate::store::Verdict;
 
 /// What a [`drain`](super::TestOutbox::drain) has done. `{report}` tells it event by event.
 ///
@@ -90,16 +90,16 @@ impl Report {
         self.events.iter().filter(|reported| reported.fate == fate).count()
     }
 
-    pub(super) fn note(&mut self, entry: &Entry, decision: &Decision) {
+    pub(super) fn note(&mut self, entry: &QueuedEvent, decision: &Decision) {
         let (fate, error) = match decision {
-            Decision::Marked | Decision::Record(Finished::Done) => (Fate::Delivered, None),
-            Decision::Record(Finished::Retry { error, .. }) => (Fate::Retried, Some(error.clone())),
-            Decision::Record(Finished::Dead { error, .. }) => (Fate::Dead, Some(error.clone())),
+            Decision::Marked | Decision::Record(Verdict::Done) => (Fate::Delivered, None),
+            Decision::Record(Verdict::Retry { error, .. }) => (Fate::Retried, Some(error.clone())),
+            Decision::Record(Verdict::Dead { error, .. }) => (Fate::Dead, Some(error.clone())),
             Decision::Record(
-                Finished::Deferred { .. }
-                | Finished::Postponed { .. }
-                | Finished::Released
-                | Finished::Cancelled,
+                Verdict::Deferred { .. }
+                | Verdict::Postponed { .. }
+                | Verdict::Released
+                | Verdict::Cancelled,
             ) => (Fate::Deferred, None),
             Decision::Pause { error } => (Fate::Deferred, Some(error.clone())),
             Decision::Leave => (Fate::Unknown, None),

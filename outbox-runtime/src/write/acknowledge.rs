@@ -1,6 +1,6 @@
 use super::Tx;
 use crate::Error;
-use crate::store::{Backend, Completion, Finish};
+use crate::store::{Backend, Completion, Settlement};
 
 impl<DB: Backend> Tx<DB> {
     /// Ends a transaction in which a listener has worked: inserts the events that it wrote, marks its own
@@ -12,7 +12,7 @@ impl<DB: Backend> Tx<DB> {
     pub(crate) async fn acknowledge(
         mut self,
         owner: &str,
-        finish: &Finish,
+        finish: &Settlement,
         completion: Completion,
     ) -> Result<bool, Error> {
         self.committing = true;
@@ -28,7 +28,7 @@ impl<DB: Backend> Tx<DB> {
     async fn insert_and_mark(
         &mut self,
         owner: &str,
-        finish: &Finish,
+        finish: &Settlement,
         completion: Completion,
     ) -> Result<bool, Error> {
         // Also if there is nothing to insert: the mark alone must not outlive a lost transaction.

@@ -11,15 +11,17 @@ mod acknowledge;
 mod count;
 mod foreign;
 mod hook;
+mod hot_path;
+mod permit_old;
 mod savepoint;
-mod seat;
 mod tx;
 
 pub(crate) use count::Counter;
 pub use foreign::Receipt;
 pub use hook::WriterHook;
+pub(crate) use hot_path::HotPath;
+pub use permit_old::{Hot, Left, NoSeats, Seat, Seats};
 pub use savepoint::Savepoint;
-pub use seat::{Hot, Left, NoSeats, Seat, Seats};
 pub use tx::{Tx, WriteOutcome, Written};
 
 use std::sync::Arc;

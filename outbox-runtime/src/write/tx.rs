@@ -9,7 +9,7 @@ use tracing::Instrument;
 use super::{Hot, Left, Savepoint, Seat, Shared, savepoint};
 use crate::Error;
 use crate::event::{EventEnvelope, EventId, IntoEnvelope};
-use crate::store::{Backend, Inserted, NewRow, Pass, Purpose, Seated};
+use crate::store::{Backend, Inserted, NewRow, Purpose, Seated, WriterGuard};
 use crate::trace;
 
 /// A transaction that events can be written in.
@@ -30,7 +30,7 @@ pub struct Tx<DB: Backend> {
     /// When the first of them was inserted.
     inserted_at: Option<Instant>,
     // Given up after `inner`, so that the next writer finds the lock free.
-    pass: Option<Pass>,
+    writer_guard: Option<WriterGuard>,
     runtime: Handle,
     // The commit has begun: if it does not come to its end, nobody can say how it ended.
     pub(super) committing: bool,
@@ -65,14 +65,14 @@ pub enum WriteOutcome {
 
 impl<DB: Backend> Tx<DB> {
     pub(super) async fn begin(shared: Arc<Shared<DB>>, purpose: Purpose) -> Result<Self, Error> {
-        let (pass, inner) = shared.store.begin_tx(purpose).await?;
+        let (writer_guard, inner) = shared.store.begin_tx(purpose).await?;
         Ok(Self {
             inner: Some(inner),
             shared,
             buffer: Vec::new(),
             flushed: Vec::new(),
             inserted_at: None,
-            pass: Some(pass),
+            writer_guard: Some(writer_guard),
             runtime: Handle::current(),
             committing: false,
         })
@@ -168,10 +168,10 @@ impl<DB: Backend> Tx<DB> {
         let is_kept = |flushed: &Flushed| {
             !flushed.inserted.duplicate && committed.contains(&flushed.inserted.sequence)
         };
-        let (kept, undone) = flushed.into_iter().partition::<Vec<_>, _>(is_kept);
-        let is_committed = !kept.is_empty();
+        let (sticky, undone) = flushed.into_iter().partition::<Vec<_>, _>(is_kept);
+        let is_committed = !sticky.is_empty();
         self.flushed = undone;
-        self.dispatch(kept);
+        self.dispatch(sticky);
         self.abandon().await;
         if is_committed { Error::CommittedEarly } else { error }
     }
@@ -184,7 +184,7 @@ impl<DB: Backend> Tx<DB> {
         let flushed = std::mem::take(&mut self.flushed);
         self.shared.store.commit_tx(&mut inner).await?;
         drop(inner);
-        self.pass = None;
+        self.writer_guard = None;
         self.dispatch(flushed);
         Ok(())
     }
@@ -269,7 +269,7 @@ impl<DB: Backend> Tx<DB> {
             Some(mut inner) => self.shared.store.clean(&mut inner).await,
             None => true,
         };
-        self.pass = None;
+        self.writer_guard = None;
         self.forget();
         sound
     }
@@ -344,11 +344,11 @@ impl<DB: Backend> DerefMut for Tx<DB> {
 impl<DB: Backend> Drop for Tx<DB> {
     fn drop(&mut self) {
         let Some(mut inner) = self.inner.take() else { return };
-        let (store, pass) = (self.shared.store.clone(), self.pass.take());
+        let (store, writer_guard) = (self.shared.store.clone(), self.writer_guard.take());
         // Also where there is no runtime around; the next writer waits until it is undone.
         self.runtime.spawn(async move {
             store.clean(&mut inner).await;
-            drop((inner, pass));
+            drop((inner, writer_guard));
         });
         if !self.committing {
             self.forget();

@@ -1,7 +1,7 @@
 //! Rows with anything in them, and events with everything that may be in them.
 
-mod garbage;
-mod odd;
+mod damaged_rows;
+mod foreign_values;
 mod round_trip;
 
 /// Which samples are taken: the long run takes many.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use outbox::EventEnvelope;
-use outbox_runtime::store::{Completion, Finish, Finished};
+use outbox_runtime::store::{Completion, Settlement, Verdict};
 use outbox_tests::arbitrary::{envelope, samples, text};
 use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
 use proptest::prelude::*;
@@ -75,17 +75,17 @@ async fn any_error_is_recorded_as_far_as_it_can_be<DB: TestDatabase>(db: Fresh<D
     rows.insert_due(&errors.iter().map(|_| event("A")).collect::<Vec<_>>()).await;
     let mut claimed = all(&store, "a").await.rows;
     claimed.sort_by_key(|row| row.sequence);
-    let finish: Vec<Finish> = claimed
+    let finish: Vec<Settlement> = claimed
         .iter()
         .zip(&errors)
         .enumerate()
         .map(|(index, (row, error))| {
             let (attempts, error) = (u32::MAX - u32::try_from(index).unwrap(), error.clone());
             let result = match index % 2 {
-                0 => Finished::Retry { attempts, delay: Duration::MAX, error },
-                _ => Finished::Dead { attempts, error },
+                0 => Verdict::Retry { attempts, delay: Duration::MAX, error },
+                _ => Verdict::Dead { attempts, error },
             };
-            Finish { sequence: row.sequence, token: row.token, result }
+            Settlement { sequence: row.sequence, token: row.token, result }
         })
         .collect();
     // As many attempts as there are numbers, and the longest delay.

@@ -11,9 +11,9 @@ use crate::command::event::raw;
 use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
-use crate::moment::{exact, from};
 use crate::output::{Form, answer, document, harmless, note, short};
 use crate::table::Columns;
+use crate::time::{exact, from};
 
 /// How much of an error is shown in a table.
 pub(super) const MOST: usize = 80;

@@ -1,10 +1,10 @@
 //! What was given up.
 
+mod bulk;
 mod list;
-mod sweep;
 
+pub(crate) use bulk::{discard, replay};
 pub(crate) use list::list;
-pub(crate) use sweep::{discard, replay};
 
 use outbox_runtime::DeadEvents;
 use outbox_runtime::store::Backend;

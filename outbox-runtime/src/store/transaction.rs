@@ -1,0 +1,247 @@
+//! Transactions that the database has ended behind the user's back.
+//!
+//! After a failed statement that was passed over, PostgreSQL fails every further statement but
+//! answers a COMMIT with success; MySQL after a deadlock, and SQLite after `ON CONFLICT ROLLBACK`, go
+//! on outside of any transaction, so that a later INSERT would persist alone. On those two a savepoint
+//! is set with the BEGIN and must still be there at the end.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use sqlx::pool::PoolConnection;
+use sqlx::{Connection, SqlSafeStr, SqlStr, Transaction};
+use sqlx_core::transaction::TransactionManager;
+use tokio::runtime::Handle;
+
+use super::dialect::OpenTransaction;
+use super::writer_lock::WriterGuard;
+use super::{Backend, Store, fault_point};
+use crate::Error;
+
+/// How long a rollback may take.
+const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a transaction is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The application's own writes.
+    Write,
+    /// A listener's, and the end of its event.
+    Acknowledge,
+}
+
+impl<DB: Backend> Store<DB> {
+    /// Begins a transaction of the user's. A caller that gives up while it waits for its turn or
+    /// for a connection leaves the queue.
+    pub(crate) async fn begin_tx(
+        &self,
+        purpose: Purpose,
+    ) -> Result<(WriterGuard, Transaction<'static, DB>), Error> {
+        let failed = || Error::database("beginning a transaction");
+        let guard = self.acquire_writer().await?;
+        let connection = self.pool.acquire().await.map_err(failed())?;
+        let begun = if DB::DIALECT.remote {
+            let store = self.clone();
+            // In a task of its own, so that it comes to its end even if the caller gives up: of a BEGIN
+            // that was cut short sqlx knows nothing, and the next statement on that connection, whoever's
+            // it is, would be part of a transaction that nobody ends.
+            let begin = async move { store.begin_prepared(connection, purpose).await };
+            Handle::current().spawn(begin).await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
+        } else {
+            self.begin_on(connection, purpose).await
+        };
+        Ok((guard, begun.map_err(failed())?))
+    }
+
+    async fn begin_on(
+        &self,
+        connection: PoolConnection<DB>,
+        purpose: Purpose,
+    ) -> sqlx::Result<Transaction<'static, DB>> {
+        let begin = match purpose {
+            Purpose::Write => &self.sql.begin,
+            Purpose::Acknowledge => &self.sql.begin_acknowledging,
+        };
+        fault_point!(self, Begin => Transaction::begin(connection, Some(begin.clone())).await)
+    }
+
+    /// With the statements of `flush` and `commit` prepared, where those could not be cut short
+    /// otherwise.
+    async fn begin_prepared(
+        &self,
+        connection: PoolConnection<DB>,
+        purpose: Purpose,
+    ) -> sqlx::Result<Transaction<'static, DB>> {
+        let mut tx = self.begin_on(connection, purpose).await?;
+        if !DB::DIALECT.fragile_prepare {
+            return Ok(tx);
+        }
+        let mut writes = self.sql.insert.each();
+        writes.extend([&self.sql.inserted, &self.sql.existing]);
+        let marks: &[&SqlStr] = match purpose {
+            Purpose::Write => &[],
+            Purpose::Acknowledge => &[&self.sql.finish.waiting, &self.sql.delete_done.waiting],
+        };
+        for statement in writes.iter().chain(marks) {
+            DB::prepare(&mut tx, SqlStr::clone(statement)).await?;
+        }
+        Ok(tx)
+    }
+
+    /// Fails if the transaction is lost. The last thing before the insert and the commit.
+    pub(crate) async fn guard(&self, tx: &mut Transaction<'static, DB>) -> Result<(), Error> {
+        match &self.sql.guard {
+            Some(guard) => DB::run(tx, guard.clone()).await.map_err(lost),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if the transaction is lost, in the middle of it.
+    pub(crate) async fn probe(&self, tx: &mut Transaction<'static, DB>) -> Result<(), Error> {
+        for statement in DB::DIALECT.probe {
+            DB::run(tx, statement.into_sql_str()).await.map_err(lost)?;
+        }
+        Ok(())
+    }
+
+    /// Fails if a connection that is not ours has no transaction that an event could be a part of.
+    pub(crate) async fn require_transaction(
+        &self,
+        connection: &mut DB::Connection,
+    ) -> Result<(), Error> {
+        let begun = DB::TransactionManager::get_transaction_depth(connection) > 0;
+        if begun && DB::DIALECT.guard.is_none() {
+            // If it is lost, the insert itself will fail.
+            return Ok(());
+        }
+        match self.has_transaction(connection).await {
+            Ok(true) => Ok(()),
+            Ok(false) if begun => Err(Error::TransactionLost),
+            Ok(false) => Err(Error::NoTransaction),
+            Err(error) => Err(self.lost_or(Error::database("checking the transaction")(error))),
+        }
+    }
+
+    async fn has_transaction(&self, connection: &mut DB::Connection) -> sqlx::Result<bool> {
+        let is = |error: &sqlx::Error, text: &str| {
+            error.as_database_error().is_some_and(|error| {
+                error.code().as_deref() == Some(text) || error.message().contains(text)
+            })
+        };
+        match DB::DIALECT.open {
+            OpenTransaction::FailsOutside(statements, outside) => {
+                for statement in statements {
+                    match DB::run(connection, statement.into_sql_str()).await {
+                        Err(error) if is(&error, outside) => return Ok(false),
+                        answer => answer?,
+                    }
+                }
+                Ok(true)
+            }
+            OpenTransaction::FailsInside(statement, inside, begins) => {
+                match DB::run(connection, statement.into_sql_str()).await {
+                    Err(error) if is(&error, inside) => return Ok(true),
+                    answer => answer?,
+                }
+                let Some(begins) = begins else { return Ok(false) };
+                let rows = DB::fetch(connection, begins.into_sql_str(), vec![]).await?;
+                // A transaction that sqlx has begun and that is gone was lost, whatever comes next.
+                let begun = DB::TransactionManager::get_transaction_depth(connection) > 0;
+                Ok(!begun && rows.first().map_or(Ok(None), |row| DB::int(row, 0))? == Some(1))
+            }
+        }
+    }
+
+    /// The rows that are there although their transaction was lost: a statement has committed it. An id may be
+    /// there with another row, which is not ours.
+    pub(crate) async fn committed_early(
+        &self,
+        connection: &mut DB::Connection,
+        ids: Vec<String>,
+    ) -> sqlx::Result<HashSet<i64>> {
+        if !DB::DIALECT.commits_implicitly || ids.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let found = self.find(connection, &self.sql.inserted, ids).await?;
+        Ok(found.into_values().map(|found| found.sequence).collect())
+    }
+
+    /// What an insert's error means.
+    pub(crate) fn lost_or(&self, error: Error) -> Error {
+        match error {
+            Error::Database { source: sqlx::Error::Database(source), .. }
+                if DB::is_aborted(&*source) =>
+            {
+                Error::TransactionLost
+            }
+            error => error,
+        }
+    }
+
+    /// Commits. If that fails, SQLite may have ended the transaction by itself (a full disk), and its
+    /// connection must be cleaned like any other that has lost one.
+    pub(crate) async fn commit_tx(&self, tx: &mut Transaction<'static, DB>) -> Result<(), Error> {
+        let committed = fault_point!(self, Commit => DB::TransactionManager::commit(tx).await);
+        if committed.is_err() {
+            self.clean(tx).await;
+        }
+        committed.map_err(Error::database("committing"))
+    }
+
+    /// Rolls back, whatever is left of the transaction, so that its connection can be used again.
+    /// sqlx counts how deep it is in transactions; where SQLite has ended them all, each ROLLBACK
+    /// would fail and the count would stay. `false` if the connection is of no more use.
+    ///
+    /// A driver whose statement was cut short may wait for something that the server will never say,
+    /// and so may one whose connection is half open. The pool would wait with it, and be one connection
+    /// poorer for as long.
+    pub(crate) async fn clean(&self, tx: &mut Transaction<'static, DB>) -> bool {
+        let Some(end_session) = DB::DIALECT.end_session else { return self.roll_back(tx).await };
+        match tokio::time::timeout(ROLLBACK_TIMEOUT, self.roll_back(tx)).await {
+            Ok(sound) => sound,
+            Err(_) => {
+                let _ = tokio::time::timeout(ROLLBACK_TIMEOUT, self.give_up(tx, end_session)).await;
+                false
+            }
+        }
+    }
+
+    /// Puts a connection in the place of a stuck one that the pool notices to be dead. It must not be
+    /// used again: the application may have a way of its own to set up connections.
+    async fn give_up(&self, tx: &mut Transaction<'static, DB>, end_session: &'static str) {
+        let Ok(fresh) = DB::Connection::connect_with(&self.pool.connect_options()).await else {
+            return;
+        };
+        drop(std::mem::replace(&mut **tx, fresh));
+        // Its answer is that there is no answer.
+        let _ = DB::run(tx, end_session.into_sql_str()).await;
+    }
+
+    async fn roll_back(&self, tx: &mut Transaction<'static, DB>) -> bool {
+        let depth =
+            |tx: &Transaction<'static, DB>| DB::TransactionManager::get_transaction_depth(tx);
+        while let left @ 1.. = depth(tx) {
+            let rollback = DB::TransactionManager::rollback(tx).await;
+            if rollback.is_ok() {
+                continue;
+            }
+            // Gives the next ROLLBACK something to undo.
+            let undoable = if left == 1 {
+                "BEGIN".into_sql_str()
+            } else {
+                super::statements::savepoint_of_sqlx(left - 1)
+            };
+            if DB::run(tx, undoable).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+fn lost(error: sqlx::Error) -> Error {
+    match error {
+        sqlx::Error::Database(_) => Error::TransactionLost,
+        source => Error::Database { doing: "checking the transaction", source },
+    }
+}

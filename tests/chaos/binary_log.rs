@@ -1,0 +1,88 @@
+//! A server whose binary log holds statements: InnoDB refuses everything that a relay writes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use outbox::{Delivery, DoctorOptions, FindingLevel, ListenerRegistry};
+use outbox_servers::Server;
+use outbox_tests::{Fresh, Heard, Log, Rows, event, eventually, given_url};
+use sqlx::MySql;
+use tokio::sync::Semaphore;
+
+const REMEDY: &str = "set `binlog_format` to `ROW` or `MIXED`";
+
+/// On one thread, on which the log is kept.
+#[tokio::test]
+async fn a_log_of_statements_is_warned_of_and_nothing_is_lost() {
+    let _alone = crate::alone().await;
+    if given_url::<MySql>().is_none() {
+        return;
+    }
+    let arguments = ["--log-bin=binary", "--server-id=1", "--binlog-format=STATEMENT"];
+    let server = Server::for_mysql(&arguments).expect("a server");
+    let db = Fresh::<MySql>::at(server.url()).await;
+    let (log, _log) = Log::of_this_thread();
+    let heard = Heard::default();
+    let noted = heard.clone();
+    let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
+        noted.note(&delivery);
+        async {}
+    });
+    let gate = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&gate);
+    let registry = registry.register_for("Order", "Slow", move |_: Delivery| {
+        let held = Arc::clone(&held);
+        async move { drop(held.acquire().await) }
+    });
+    let outbox = outbox::builder(db.pool.clone())
+        .listeners(registry)
+        .poll_interval(Duration::from_millis(100))
+        .lease(Duration::from_secs(1))
+        .start()
+        .await
+        .unwrap();
+    assert_eq!(log.with(REMEDY).len(), 1, "it is said at the start");
+    let findings = outbox.store().doctor(&DoctorOptions::default()).await.unwrap();
+    let finding = findings.iter().find(|finding| finding.level == FindingLevel::Error);
+    let finding = finding.expect("a finding");
+    assert!(finding.remedy.contains(REMEDY), "{finding:?}");
+
+    // One cannot be claimed, the other goes straight to its listener and cannot be recorded.
+    let refused = |doing: &str| {
+        let lines = log.with("BINLOG_FORMAT = STATEMENT");
+        lines.iter().any(|line| line.contains(doing))
+    };
+    (&db, outbox.store()).insert_due(&[event("A")]).await;
+    eventually("claims are refused", async || refused("while claiming events")).await;
+    let mut tx = outbox.begin().await.unwrap();
+    tx.write(event("A")).unwrap();
+    tx.commit().await.unwrap();
+    heard.reach(1).await;
+    eventually("results are refused", async || refused("while recording results")).await;
+    let waiting = "SELECT COUNT(*) FROM outbox_event WHERE status IN (0, 2)";
+    assert_eq!((db.number(waiting).await, heard.count()), (2, 1));
+
+    // As the remedy says; nobody starts the process again.
+    db.run("SET GLOBAL binlog_format = 'ROW'").await;
+    heard.reach(2).await;
+    eventually("both are recorded", async || db.number(waiting).await == 0).await;
+    heard.assert_each_once(2);
+    // Nor does a lease end because its renewal stays with a session that was made before.
+    let renewals = |log: &Log| log.with("while renewing leases").len();
+    let before = renewals(&log);
+    let mut tx = outbox.begin().await.unwrap();
+    tx.write(event("Slow")).unwrap();
+    tx.commit().await.unwrap();
+    let until = "SELECT CAST(UNIX_TIMESTAMP(MAX(available_at)) * 1000 AS SIGNED) FROM outbox_event \
+        WHERE event_type = 'Slow' AND locked_by IS NOT NULL";
+    let first = db.number(until).await;
+    eventually("its lease is renewed", async || db.number(until).await > first).await;
+    assert_eq!(renewals(&log), before);
+    gate.add_permits(1);
+    eventually("it is recorded", async || db.number(waiting).await == 0).await;
+    // A connection of an application that has not been told yet may be asked; a new one has it right.
+    let fresh = db.beside(db.name()).await;
+    let findings = fresh.store().await.doctor(&DoctorOptions::default()).await.unwrap();
+    assert!(findings.iter().all(|finding| finding.level == FindingLevel::Ok), "{findings:?}");
+    outbox.shutdown().await.unwrap();
+}

@@ -1,0 +1,34 @@
+//! Proof under faults: processes are killed and stopped, servers restarted, connections cut, clocks
+//! stepped, disks full.
+
+#![allow(
+    missing_docs,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and documents itself by its name"
+)]
+
+mod binary_log;
+mod database;
+mod exactly_once;
+mod exhausted_pool;
+mod full_disk;
+mod half_open;
+mod invariants;
+mod ledger;
+mod outage;
+mod poison;
+mod process;
+mod restarts;
+mod schedule;
+mod testbed;
+
+use tokio::sync::{Mutex, MutexGuard};
+
+/// Waits until no other test of this binary runs: they use whole machines.
+async fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    ALONE.lock().await
+}

@@ -1,0 +1,36 @@
+//! The whole way of an event, through a running outbox, on every database.
+
+#![allow(
+    missing_docs,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and documents itself by its name"
+)]
+
+mod breaker;
+mod connection_lifetime;
+mod connections;
+mod credentials;
+mod due_time;
+mod exactly_once;
+mod fairness;
+mod foreign_rows;
+mod full_scan;
+mod harness;
+mod hooks;
+mod hot_path;
+mod latency;
+mod leases;
+mod lifecycle;
+mod locked_rows;
+mod modes;
+mod notify;
+mod observability;
+mod outcomes;
+mod poller;
+mod sessions;
+mod silent_database;
+mod start;
+mod stress;

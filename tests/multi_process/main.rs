@@ -1,0 +1,14 @@
+//! Processes of their own, and no fault.
+
+#![allow(
+    missing_docs,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and documents itself by its name"
+)]
+
+mod idle_cost;
+mod memory;
+mod single_delivery;
