@@ -98,36 +98,36 @@ macro_rules! catalogue {
 
 catalogue! {
     ENQUEUE: "_enqueue_total" Counter Count TOPIC "events committed";
-    DISPATCH: "_dispatch_total" Counter Count RESULT "calls of listeners";
-    DEAD: "_dead_total" Counter Count TOPIC "events given up";
-    DISPATCH_LATENCY: "_dispatch_latency_seconds" Histogram Seconds RESULT "how long a listener took";
-    DELIVERY_LAG: "_delivery_lag_seconds" Histogram Seconds TOPIC "time from the event, or from the end of its delay, to its successful delivery";
+    DISPATCH: "_dispatch_total" Counter Count RESULT "listener calls";
+    DEAD: "_dead_total" Counter Count TOPIC "events given up (status DEAD)";
+    DISPATCH_LATENCY: "_dispatch_latency_seconds" Histogram Seconds RESULT "duration of a listener call, interceptors included";
+    DELIVERY_LAG: "_delivery_lag_seconds" Histogram Seconds TOPIC "time from the occurrence of an event, or from the end of its delay, to its successful delivery";
 
-    PENDING: "_pending_count" Gauge Count TABLE "events not delivered yet, in hand or not; up to 200,000";
-    LOCKED: "_locked_count" Gauge Count TABLE "events in somebody's hand";
-    DEAD_COUNT: "_dead_count" Gauge Count TABLE "events given up and still there; up to 100,000";
-    DONE_ESTIMATE: "_done_estimate" Gauge Count TABLE "events delivered and not purged yet, roughly";
-    OLDEST_AGE: "_oldest_pending_age_seconds" Gauge Seconds TABLE "how long the oldest pending event has been due, or in hand: alert on this one";
-    SAMPLED: "_sampled_timestamp_seconds" Gauge Seconds TABLE "when the table was last read for these gauges, in seconds since 1970";
-    UNROUTABLE: "_unroutable_count" Gauge Count TABLE "pending events that nobody in this process listens to";
-    PAUSED: "_paused_listeners" Gauge Count TABLE "listeners that pause because what they talk to cannot be reached";
+    PENDING: "_pending_count" Gauge Count TABLE "events not delivered yet, claimed or not; counted up to 200,000";
+    LOCKED: "_locked_count" Gauge Count TABLE "events that a node has claimed";
+    DEAD_COUNT: "_dead_count" Gauge Count TABLE "dead events in the table; counted up to 100,000";
+    DONE_ESTIMATE: "_done_estimate" Gauge Count TABLE "delivered events that are not purged yet (an estimate)";
+    OLDEST_AGE: "_oldest_pending_age_seconds" Gauge Seconds TABLE "how long the oldest pending event has been due or claimed; alert on this one";
+    SAMPLED: "_sampled_timestamp_seconds" Gauge Seconds TABLE "when these gauges were last read from the table, in seconds since 1970";
+    UNROUTABLE: "_unroutable_count" Gauge Count TABLE "pending events without a listener in this process";
+    PAUSED: "_paused_listeners" Gauge Count TABLE "listeners that are paused by their circuit breaker";
 
-    STALE: "_stale_results_total" Counter Count TABLE "results that came after their lease had ended, and were not applied";
-    LEASES_LOST: "_leases_lost_total" Counter Count TABLE "leases that ended before the event could be started";
-    CLAIM_ROWS: "_claim_rows" Histogram Count TABLE "events in one claim";
-    CLAIM_SECONDS: "_claim_seconds" Histogram Seconds TABLE "how long a claim took";
-    FLUSH_ROWS: "_flush_rows" Histogram Count TABLE "results recorded in one statement";
-    FLUSH_SECONDS: "_flush_seconds" Histogram Seconds TABLE "how long recording them took";
+    STALE: "_stale_results_total" Counter Count TABLE "results that came after their lease had expired and were not applied";
+    LEASES_LOST: "_leases_lost_total" Counter Count TABLE "leases that expired before the listener was called";
+    CLAIM_ROWS: "_claim_rows" Histogram Count TABLE "events per claim";
+    CLAIM_SECONDS: "_claim_seconds" Histogram Seconds TABLE "duration of a claim";
+    FLUSH_ROWS: "_flush_rows" Histogram Count TABLE "results recorded per statement";
+    FLUSH_SECONDS: "_flush_seconds" Histogram Seconds TABLE "duration of recording a batch of results";
 
-    HOT: ".enqueue.hot" Counter Count TABLE "events that went straight from the commit to a worker";
-    HOT_DROPPED: ".enqueue.hot.dropped" Counter Count TABLE "events for which the straight way had no room; the poller brings them";
-    HOT_DELAYED: ".enqueue.hot.skipped.delayed" Counter Count TABLE "events that were not due when they were committed";
-    COLD: ".enqueue.cold" Counter Count TABLE "events that the poller brought";
-    SUCCESS: ".dispatch.success" Counter Count TABLE "calls that delivered";
-    FAILURE: ".dispatch.failure" Counter Count TABLE "calls that failed and will be repeated";
-    DISPATCH_DEAD: ".dispatch.dead" Counter Count TABLE "calls that failed for good";
-    DEFERRED: ".dispatch.deferred" Counter Count TABLE "calls that are to be repeated later, no attempt spent";
-    HOT_DEPTH: ".queue.hot.depth" Gauge Count TABLE "events that wait for a worker and came straight from a commit";
-    COLD_DEPTH: ".queue.cold.depth" Gauge Count TABLE "events that wait for a worker and came from the poller";
-    LAG: ".lag.oldest.ms" Gauge Milliseconds TABLE "how long the oldest pending event has been due, or in hand";
+    HOT: ".enqueue.hot" Counter Count TABLE "events that entered the hot queue at their commit";
+    HOT_DROPPED: ".enqueue.hot.dropped" Counter Count TABLE "events that found no place in the hot queue; the poller delivers them";
+    HOT_DELAYED: ".enqueue.hot.skipped.delayed" Counter Count TABLE "events that were not due at their commit; the poller delivers them";
+    COLD: ".enqueue.cold" Counter Count TABLE "events that the poller claimed for delivery";
+    SUCCESS: ".dispatch.success" Counter Count TABLE "listener calls that succeeded";
+    FAILURE: ".dispatch.failure" Counter Count TABLE "listener calls that failed and will be retried";
+    DISPATCH_DEAD: ".dispatch.dead" Counter Count TABLE "listener calls after which the event was given up";
+    DEFERRED: ".dispatch.deferred" Counter Count TABLE "listener calls to be repeated later that do not count as failed attempts";
+    HOT_DEPTH: ".queue.hot.depth" Gauge Count TABLE "events that wait in the hot queue";
+    COLD_DEPTH: ".queue.cold.depth" Gauge Count TABLE "events that wait in the cold queue";
+    LAG: ".lag.oldest.ms" Gauge Milliseconds TABLE "how long the oldest pending event has been due or claimed, in milliseconds";
 }
