@@ -58,7 +58,7 @@ fn servers() {
 
 #[test]
 fn limits() {
-    let rows = table("| what | at most |");
+    let rows = table("| field | limit |");
     let expected = [
         ("event name", MAX_EVENT_NAME_BYTES),
         ("aggregate name", MAX_AGGREGATE_NAME_BYTES),
@@ -89,7 +89,7 @@ fn limits_of_the_macros_are_those_of_the_runtime() {
 
 #[test]
 fn attributes() {
-    let rows = table("| on | keys |");
+    let rows = table("| item | keys |");
     let lists = [
         "EVENT_ENUM_KEYS",
         "EVENT_VARIANT_KEYS",
@@ -135,7 +135,7 @@ fn features() {
         .map(|(name, _)| name)
         .collect();
     declared.sort_unstable();
-    let rows = table("| feature | what it adds |");
+    let rows = table("| feature | description |");
     let mut documented: Vec<&str> =
         rows.iter().flat_map(|row| row[0].split(", ")).map(|name| name.trim_matches('`')).collect();
     documented.sort_unstable();
@@ -214,8 +214,9 @@ fn connections() {
         ["a relay with `notify`", &notifying],
         ["`WriterOnly`, or SQLite in memory", &with(Mode::WriterOnly, false)],
     ];
-    assert_eq!(table("| what a process runs | connections beside the pool |"), expected);
-    let sentence = format!("a relay opens {relay} of its own, {notifying} with `notify`");
+    assert_eq!(table("| process | connections in addition to the pool |"), expected);
+    let sentence =
+        format!("a relay opens {relay} connections of its own, {notifying} with `notify`");
     assert!(read("README.md").contains(&sentence), "no `{sentence}`");
 }
 
@@ -225,7 +226,7 @@ fn variables() {
         .iter()
         .map(|(name, meaning)| vec![format!("`{name}`"), (*meaning).to_owned()])
         .collect();
-    assert_eq!(table("| variable | what it sets |"), expected);
+    assert_eq!(table("| variable | setting |"), expected);
 }
 
 /// Every test that `tests/README.md` names is where it says.
