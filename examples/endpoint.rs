@@ -1,4 +1,4 @@
-//! The endpoint of the example `metrics`, scraped and parsed as Prometheus would.
+//! Scrapes and parses the endpoint of the example `metrics` as Prometheus does.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use outbox::{DispatchResult, Metric, MetricKind, MetricsExporter, MetricsFacade};
 
-/// The example, until it is dropped.
+/// The running example; stopped when it is dropped.
 struct Example {
     process: Child,
     address: String,
@@ -26,38 +26,39 @@ impl Example {
         drop(free);
         let mut command = Command::new(program);
         command.arg(port.to_string()).stdout(Stdio::piped());
-        let mut process = command.spawn().expect("it runs");
+        let mut process = command.spawn().expect("the example starts");
         let mut line = String::new();
         let stdout = process.stdout.take().expect("a pipe");
         BufReader::new(stdout).read_line(&mut line).expect("a line");
         let address =
             line.trim().strip_prefix("http://").and_then(|url| url.strip_suffix("/metrics"));
-        let address = address.unwrap_or_else(|| panic!("it says {line:?}")).to_owned();
+        let address = address.unwrap_or_else(|| panic!("unexpected output: {line:?}")).to_owned();
         Self { process, address }
     }
 
     fn scrape(&self) -> String {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let mut stream =
+            TcpStream::connect(&self.address).expect("the endpoint accepts connections");
         let request = "GET /metrics HTTP/1.1\r\nHost: example\r\nConnection: close\r\n\r\n";
-        stream.write_all(request.as_bytes()).expect("it reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers");
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        answer
+        stream.write_all(request.as_bytes()).expect("the endpoint reads the request");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("the endpoint responds");
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+        response
     }
 }
 
 impl Drop for Example {
     fn drop(&mut self) {
         let pid = self.process.id().to_string();
-        let told = Command::new("kill").args(["-INT", &pid]).status();
-        assert!(told.is_ok_and(|status| status.success()), "it can be told to stop");
-        let ended = self.process.wait().expect("it ends");
-        assert!(ended.success() || std::thread::panicking(), "it ends in good order: {ended}");
+        let signalled = Command::new("kill").args(["-INT", &pid]).status();
+        assert!(signalled.is_ok_and(|status| status.success()), "sending SIGINT failed");
+        let status = self.process.wait().expect("the example exits");
+        assert!(status.success() || std::thread::panicking(), "the example failed: {status}");
     }
 }
 
-/// One line of the answer.
+/// One sample line of the response.
 struct Sample {
     labels: BTreeMap<String, String>,
     value: f64,
@@ -70,9 +71,9 @@ struct Scraped {
     samples: BTreeMap<String, Vec<Sample>>,
 }
 
-fn parse(answer: &str) -> Scraped {
+fn parse(response: &str) -> Scraped {
     let mut scraped = Scraped::default();
-    for line in answer.lines() {
+    for line in response.lines() {
         let mut words = line.split(' ');
         match (words.next(), words.next()) {
             (Some("#"), Some("TYPE")) => {
@@ -101,7 +102,7 @@ fn parse(answer: &str) -> Scraped {
 }
 
 impl Scraped {
-    /// What a series counts with these labels.
+    /// Returns the sum of the samples of a series that have these labels.
     fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let samples = self.samples.get(name).into_iter().flatten();
         let named = |sample: &&Sample| {
@@ -112,14 +113,14 @@ impl Scraped {
         samples.filter(named).map(|sample| sample.value).sum()
     }
 
-    /// What is documented and not there.
+    /// Returns the documented series that are missing.
     fn missing(&self) -> Vec<String> {
         let names = Metric::ALL.iter().flat_map(names);
         names.filter(|name| !self.samples.contains_key(name)).collect()
     }
 }
 
-/// The names of a series' samples.
+/// Returns the sample names of a series.
 fn names(metric: &Metric) -> Vec<String> {
     let name = metric.series("outbox");
     match metric.kind {
@@ -131,7 +132,7 @@ fn names(metric: &Metric) -> Vec<String> {
 }
 
 #[test]
-fn a_prefix_with_dots_makes_names_that_prometheus_takes() {
+fn a_prefix_with_dots_yields_valid_prometheus_names() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let mut facade = MetricsFacade::with_prefix("orders.outbox").expect("a prefix");
     metrics::with_local_recorder(&recorder, || {
@@ -139,36 +140,36 @@ fn a_prefix_with_dots_makes_names_that_prometheus_takes() {
         facade.queue_depth(1, 2);
         facade.delivered("Paid", Duration::from_secs(1));
     });
-    let answer = recorder.handle().render();
+    let response = recorder.handle().render();
     let series: BTreeSet<String> =
         Metric::ALL.iter().map(|metric| metric.series("orders.outbox")).collect();
-    let named = answer.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let named = response.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     let named: BTreeSet<String> = named.map(str::to_owned).collect();
-    assert!(named.is_subset(&series), "{answer}");
+    assert!(named.is_subset(&series), "{response}");
     for name in ["enqueue_total", "enqueue_hot", "queue_hot_depth", "delivery_lag_seconds"] {
-        assert!(named.contains(&format!("orders_outbox_{name}")), "{name}: {answer}");
+        assert!(named.contains(&format!("orders_outbox_{name}")), "{name}: {response}");
     }
 }
 
 #[test]
-fn every_documented_series_is_there_and_nothing_else() {
+fn the_endpoint_has_exactly_the_documented_series() {
     let example = Example::start();
     let deadline = Instant::now() + Duration::from_secs(60);
     let scraped = loop {
-        let answer = example.scrape();
-        let scraped = parse(&answer);
-        // A failure that is repeated, and a refund that is given up.
-        let called = scraped
+        let response = example.scrape();
+        let scraped = parse(&response);
+        // A delivery that failed and succeeded on retry, and a dead letter.
+        let delivered = scraped
             .value("outbox_dispatch_total", &[("topic", "Paid"), ("result", "success")])
             > 0.0
             && scraped.value("outbox_dead_total", &[("topic", "Refunded")]) > 0.0;
-        if called && scraped.missing().is_empty() {
+        if delivered && scraped.missing().is_empty() {
             for secret in ["bank", "money", "order "] {
-                assert!(!answer.contains(secret), "an error's text is told: {answer}");
+                assert!(!response.contains(secret), "an error text is exposed: {response}");
             }
             break scraped;
         }
-        assert!(Instant::now() < deadline, "never there: {:?}\n{answer}", scraped.missing());
+        assert!(Instant::now() < deadline, "series missing: {:?}\n{response}", scraped.missing());
         std::thread::sleep(Duration::from_millis(50));
     };
 

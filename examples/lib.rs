@@ -1,1 +1,1 @@
-//! The examples are the programs beside this file; `cargo run --example typed_events` runs one.
+//! Examples of the `outbox` crate. Run one with `cargo run --example typed_events`.

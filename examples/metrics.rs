@@ -1,8 +1,8 @@
-//! What an outbox counts, for Prometheus: `cargo run --example metrics`, and look at the address that it
-//! prints. Another port is the first argument.
+//! Exports the metrics of an outbox to Prometheus: run `cargo run --example metrics` and open the address that
+//! it prints. The first argument sets another port.
 //!
-//! Orders are placed all the time; the bank fails now and then, and refunds never work. The dashboard in
-//! `dashboards/grafana.json` shows the same series.
+//! The program places orders continuously. The first attempt to book a payment fails, and refunds always fail.
+//! The dashboard in `dashboards/grafana.json` shows the same series.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -28,21 +28,21 @@ async fn reserve(order_id: i64) {
 #[listener(event = OrderEvent::Paid { order_id }, retry(base = "50ms", max = "100ms"))]
 async fn book(order_id: i64, meta: Meta) -> outbox::Result {
     match meta.attempts() {
-        0 => Err(format!("the bank does not answer about order {order_id}").into()),
+        0 => Err(format!("the bank did not respond for order {order_id}").into()),
         _ => Ok(()),
     }
 }
 
 #[listener(event = OrderEvent::Refunded { order_id })]
 async fn refund(order_id: i64) -> outbox::Result {
-    Err(ListenerError::permanent(format!("the money for order {order_id} is spent")))
+    Err(ListenerError::permanent(format!("the money for order {order_id} was already paid out")))
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let port = std::env::args().nth(1).map_or(Ok(9187), |port| port.parse())?;
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    // The recorder comes first: what is counted before it is there is lost.
+    // Install the recorder first: metrics recorded before it exists are lost.
     PrometheusBuilder::new()
         .with_http_listener(address)
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), Metric::SECONDS_BUCKETS)?

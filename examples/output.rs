@@ -1,20 +1,20 @@
-//! What the examples print.
+//! Checks the output of the examples.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The output of an example, which is built beside this test.
+/// Returns the output of an example, which is built together with this test.
 fn output(example: &str) -> String {
     let test = std::env::current_exe().expect("a path");
     let folder: PathBuf = test.ancestors().nth(2).expect("the target folder").join("examples");
-    let output = Command::new(folder.join(example)).output().expect("it runs");
+    let output = Command::new(folder.join(example)).output().expect("the example runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Name, trace, span and parent of each line that shows a span.
+/// Returns name, trace, span and parent of each line that describes a span.
 fn spans(output: &str) -> Vec<[&str; 4]> {
     let words = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     words
@@ -27,8 +27,8 @@ fn spans(output: &str) -> Vec<[&str; 4]> {
         .collect()
 }
 
-/// Two processes, one trace: each span's parent is the one before, but for the commit, which is beside
-/// the delivery.
+/// Two processes share one trace. The parent of each span is the previous one, except that the write and the
+/// dispatch have the same parent.
 #[test]
 fn tracing() {
     let output = output("tracing");
@@ -54,18 +54,18 @@ An order is placed.
   reserve_stock: order 7 over 1200 cents
   row Placed: DONE, failed 0 times
 
-It is paid.
-  send_receipt: order 7, failed 0 times before: no answer
-  send_receipt: order 7, failed 1 times before: no answer
+The order is paid.
+  send_receipt: order 7, failed 0 times before: no response
+  send_receipt: order 7, failed 1 times before: no response
   send_receipt: order 7, failed 2 times before: sent
-  row Paid: DONE, failed 2 times, last error: the mail server does not answer
+  row Paid: DONE, failed 2 times, last error: the mail server did not respond
 
-It is shipped.
-  ship: order 7 to the moon: impossible
-  row Shipped: DEAD, failed 1 times, last error: there is no road to the moon
+The order is shipped.
+  ship: order 7 to Iceland: rejected
+  row Shipped: DEAD, failed 1 times, last error: the carrier does not deliver to Iceland
 
-A road is built, and what is dead is replayed.
-  ship: order 7 to the moon: on its way
+The carrier adds Iceland, and the dead event is replayed.
+  ship: order 7 to Iceland: shipped
   row Shipped: DONE, failed 0 times
 
 ";

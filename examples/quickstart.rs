@@ -1,7 +1,7 @@
-//! The whole of it on an embedded database: `cargo run --example quickstart`.
+//! Events, listeners, retries and dead letters on an embedded database: `cargo run --example quickstart`.
 //!
-//! An order is placed, paid and shipped. The mail server fails twice, and there is no road to the moon
-//! at first. What is printed comes from the listeners and from the table.
+//! An order is placed, paid and shipped. The mail server fails twice, and the carrier first rejects the
+//! destination. The output comes from the listeners and from the table.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use outbox::{AggregateType, DeadFilter, EventType, ListenerError, Meta, State, S
 use sqlx::SqlitePool;
 use sqlx::sqlite::SqliteConnectOptions;
 
-// What the domain says.
+// The events.
 
 #[derive(AggregateType)]
 struct Order;
@@ -35,14 +35,14 @@ enum OrderEvent {
     },
 }
 
-// Who hears it. A listener is an async function; there is nothing to wire.
+// The listeners. A listener is an async function and needs no registration.
 
 #[listener(event = OrderEvent::Placed)]
 async fn reserve_stock(placed: OrderEventPlaced) {
     println!("  reserve_stock: order {} over {} cents", placed.order_id, placed.total_cents);
 }
 
-/// Answers from the third call on.
+/// Responds from the third call on.
 #[derive(Default)]
 struct MailServer {
     calls: AtomicU32,
@@ -52,28 +52,28 @@ struct MailServer {
 async fn send_receipt(order_id: i64, server: State<MailServer>, meta: Meta) -> outbox::Result {
     print!("  send_receipt: order {order_id}, failed {} times before: ", meta.attempts());
     if server.calls.fetch_add(1, Ordering::SeqCst) < 2 {
-        println!("no answer");
-        return Err("the mail server does not answer".into());
+        println!("no response");
+        return Err("the mail server did not respond".into());
     }
     println!("sent");
     Ok(())
 }
 
-/// Where the roads lead.
+/// Delivers to Iceland only after `serves_iceland` is set.
 #[derive(Clone, Default)]
-struct Roads {
-    to_the_moon: Arc<AtomicBool>,
+struct Carrier {
+    serves_iceland: Arc<AtomicBool>,
 }
 
 #[listener(event = OrderEvent::Shipped)]
-async fn ship(shipped: OrderEventShipped, roads: State<Roads>) -> outbox::Result {
+async fn ship(shipped: OrderEventShipped, carrier: State<Carrier>) -> outbox::Result {
     print!("  ship: order {} to {}: ", shipped.order_id, shipped.to);
-    if !roads.to_the_moon.load(Ordering::SeqCst) {
-        println!("impossible");
-        // Trying again would not help.
-        return Err(ListenerError::permanent("there is no road to the moon"));
+    if !carrier.serves_iceland.load(Ordering::SeqCst) {
+        println!("rejected");
+        // A retry would not help.
+        return Err(ListenerError::permanent("the carrier does not deliver to Iceland"));
     }
-    println!("on its way");
+    println!("shipped");
     Ok(())
 }
 
@@ -84,10 +84,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pool = SqlitePool::connect_with(options).await?;
     sqlx::query("CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT)").execute(&pool).await?;
 
-    let roads = Roads::default();
+    let carrier = Carrier::default();
     let outbox = outbox::builder(pool.clone())
         .state(MailServer::default())
-        .state(roads.clone())
+        .state(carrier.clone())
         .start()
         .await?;
 
@@ -98,7 +98,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tx.commit().await?;
     row(&pool, "Placed").await?;
 
-    println!("It is paid.");
+    println!("The order is paid.");
     outbox
         .transaction(async |tx| {
             let paid = sqlx::query("UPDATE orders SET state = 'paid' WHERE id = 7");
@@ -109,14 +109,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?;
     row(&pool, "Paid").await?;
 
-    println!("It is shipped.");
+    println!("The order is shipped.");
     let mut tx = outbox.begin().await?;
-    tx.write(OrderEvent::Shipped { order_id: 7, to: "the moon".to_owned() })?;
+    tx.write(OrderEvent::Shipped { order_id: 7, to: "Iceland".to_owned() })?;
     tx.commit().await?;
     row(&pool, "Shipped").await?;
 
-    println!("A road is built, and what is dead is replayed.");
-    roads.to_the_moon.store(true, Ordering::SeqCst);
+    println!("The carrier adds Iceland, and the dead event is replayed.");
+    carrier.serves_iceland.store(true, Ordering::SeqCst);
     outbox.dead_events().replay_all(&DeadFilter::default(), 100).await?;
     row(&pool, "Shipped").await?;
 
@@ -126,13 +126,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Waits until an event is delivered or given up, and prints its row.
+/// Waits until an event is delivered or dead, and prints its row.
 async fn row(pool: &SqlitePool, event_type: &str) -> Result<(), Box<dyn std::error::Error>> {
     let query = "SELECT status, attempts, last_error FROM outbox_event WHERE event_type = ?";
     loop {
         let found: Option<(i16, i64, Option<String>)> =
             sqlx::query_as(query).bind(event_type).fetch_optional(pool).await?;
-        let (code, attempts, error) = found.ok_or("there is no such event")?;
+        let (code, attempts, error) = found.ok_or("no such event")?;
         let status = Status::from_code(code).ok_or("no such status")?;
         if matches!(status, Status::Done | Status::Dead) {
             let error = error.map(|error| format!(", last error: {error}")).unwrap_or_default();

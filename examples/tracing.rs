@@ -1,8 +1,8 @@
-//! One trace from the process that writes an event to the process that hears it:
+//! One trace across the process that writes an event and the process that delivers it:
 //! `cargo run --example tracing`.
 //!
-//! The program starts itself twice on one database, as a service that takes payments and as a worker that
-//! sends receipts. Each prints the spans that it would send to its collector: name, trace, parent.
+//! The program starts itself twice on one database: as a service that takes payments and as a worker that
+//! sends receipts. Each prints the spans that it would export to a collector: name, trace, parent.
 
 use std::path::Path;
 use std::process::Command;
@@ -32,7 +32,7 @@ async fn send_receipt(order_id: i64) {
     tracing::info!("sent");
 }
 
-/// The application's own span: an HTTP request, say.
+/// The span of the application, for example of an HTTP request.
 #[tracing::instrument(skip_all)]
 async fn pay(outbox: &outbox::Outbox<sqlx::Sqlite>) -> std::result::Result<(), outbox::Error> {
     let mut tx = outbox.begin().await?;
@@ -49,14 +49,14 @@ async fn main() -> Result {
     }
 }
 
-/// Runs one after the other.
+/// Runs the service, then the worker.
 fn both() -> Result {
     let file = std::env::temp_dir().join(format!("outbox-tracing-{}.db", std::process::id()));
     for role in ["service", "worker"] {
         println!("{role}:");
-        let ended = Command::new(std::env::current_exe()?).arg(role).arg(&file).status()?;
-        if !ended.success() {
-            return Err(format!("the {role} ended with {ended}").into());
+        let status = Command::new(std::env::current_exe()?).arg(role).arg(&file).status()?;
+        if !status.success() {
+            return Err(format!("the {role} failed: {status}").into());
         }
     }
     std::fs::remove_file(file)?;
@@ -88,7 +88,7 @@ async fn open(file: &Path) -> sqlx::Result<SqlitePool> {
     SqlitePool::connect_with(options).await
 }
 
-/// The usual set-up of `tracing-opentelemetry`; nothing in it is about the outbox.
+/// Sets up `tracing-opentelemetry` as usual; none of it is specific to the outbox.
 fn trace() -> Result<SdkTracerProvider> {
     let provider = SdkTracerProvider::builder().with_simple_exporter(Printer).build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("shop"));
@@ -96,7 +96,7 @@ fn trace() -> Result<SdkTracerProvider> {
     Ok(provider)
 }
 
-/// In place of a collector.
+/// Prints spans instead of exporting them to a collector.
 #[derive(Debug)]
 struct Printer;
 

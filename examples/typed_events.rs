@@ -1,4 +1,4 @@
-//! Events, listeners and the registry that joins them, in memory.
+//! Typed events, listeners, and the registry that connects them, without a database.
 
 use outbox::{
     AggregateType, EventType, IntoEnvelope, ListenerErrorKind, ListenerRegistry, Meta, Outcome,
@@ -26,7 +26,7 @@ enum OrderEvent {
     Cancelled,
 }
 
-/// What the application provides to its listeners.
+/// Application state, which listeners take as `State<Mailer>`.
 struct Mailer {
     sender: &'static str,
 }
@@ -52,7 +52,7 @@ async fn refund(meta: Meta) -> Result<Outcome, std::io::Error> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("Without its state, the registry refuses to be built:");
+    println!("Without the state of its listeners, the registry cannot be built:");
     if let Err(error) = ListenerRegistry::linked().build() {
         println!("  {error}");
     }
@@ -80,7 +80,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             Ok(outcome) => println!("  {outcome:?}"),
             Err(error) => {
                 assert_eq!(error.kind(), ListenerErrorKind::Failed);
-                println!("  failed: {error}; trying again");
+                println!("  failed: {error}; retrying");
                 let outcome =
                     listener.call(envelope, 1).await.map_err(|error| error.to_string())?;
                 println!("  {outcome:?}");

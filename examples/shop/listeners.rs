@@ -1,3 +1,5 @@
+//! The listeners of the shop.
+
 use outbox::{ListenerError, State, Tx, listener};
 use sqlx::Sqlite;
 
@@ -16,17 +18,17 @@ async fn send_receipt(order_id: i64, mailer: State<Mailer>) -> outbox::Result {
 }
 
 #[listener(event = OrderEvent::Cancelled { order_id })]
-async fn regret(order_id: i64, mailer: State<Mailer>) -> outbox::Result {
-    // While the mail server is away, all mails wait for it.
+async fn notify_cancelled(order_id: i64, mailer: State<Mailer>) -> outbox::Result {
+    // Opens the circuit breaker of this listener: its events wait until the mail server is reachable.
     let sent = mailer.0.send(order_id, "your order is cancelled");
     sent.map_err(ListenerError::unreachable)
 }
 
-/// The order is cancelled in the transaction that ends this event: exactly once, if at all.
+/// Cancels an unpaid order in the transaction that settles this event, so exactly once.
 #[listener(event = OrderEvent::PaymentDue { order_id })]
 async fn cancel_unpaid(order_id: i64, tx: &mut Tx<Sqlite>) -> outbox::Result {
     match orders::cancel(tx, order_id).await {
-        // Somebody has paid or cancelled it.
+        // The order was already paid or cancelled.
         Err(OrderError::NotOpen(_)) => Ok(()),
         cancelled => Ok(cancelled?),
     }

@@ -1,15 +1,17 @@
+//! The mail server of the shop.
+
 use std::io;
 use std::sync::Arc;
 
-/// Sends a mail to whoever placed an order.
+/// Sends a mail to the customer of an order.
 pub(crate) trait Mail: Send + Sync {
     fn send(&self, order_id: i64, text: &str) -> io::Result<()>;
 }
 
-/// What listeners ask for.
+/// The state that listeners take.
 pub(crate) struct Mailer(pub(crate) Arc<dyn Mail>);
 
-/// Prints what a shop would send.
+/// Prints mails instead of sending them.
 pub(crate) struct Printer;
 
 impl Mail for Printer {

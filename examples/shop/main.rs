@@ -1,7 +1,7 @@
 //! A small shop and its tests: `cargo run --example shop`, `cargo test --example shop`.
 //!
-//! `orders` is what the shop does, in transactions that its callers begin. `listeners` is what follows
-//! from that. `mail` is the world outside. `tests` shows how all of it is tested.
+//! `orders` changes orders and writes events, in transactions of its callers. `listeners` handles the events.
+//! `mail` is an external service. `tests` shows how to test all of it.
 
 mod listeners;
 mod mail;
@@ -17,7 +17,7 @@ use mail::{Mailer, Printer};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // In memory, so that nothing is left behind; a shop would have a file or a server.
+    // In memory, so that no file remains; a real shop would use a file or a server.
     let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
     sqlx::raw_sql(orders::SCHEMA).execute(&pool).await?;
     let outbox = outbox::builder(pool).state(Mailer(Arc::new(Printer))).start().await?;

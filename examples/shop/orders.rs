@@ -1,3 +1,5 @@
+//! Orders and their events.
+
 use std::time::Duration;
 
 use outbox::{AggregateType, EventType, Tx};
@@ -21,7 +23,7 @@ pub(crate) enum OrderEvent {
         order_id: i64,
         total_cents: i64,
     },
-    /// The time to pay is over.
+    /// The time to pay has passed.
     PaymentDue {
         #[outbox(aggregate_id)]
         order_id: i64,
@@ -48,7 +50,7 @@ pub(crate) enum OrderError {
 
 type Result<T = (), E = OrderError> = std::result::Result<T, E>;
 
-/// Takes an order. It is open until it is paid or cancelled.
+/// Places an order. It is open until it is paid or cancelled.
 pub(crate) async fn place(tx: &mut Tx<Sqlite>, order_id: i64, total_cents: i64) -> Result {
     let order = sqlx::query("INSERT INTO orders VALUES (?, ?, 'open')");
     order.bind(order_id).bind(total_cents).execute(&mut **tx).await?;
@@ -57,7 +59,7 @@ pub(crate) async fn place(tx: &mut Tx<Sqlite>, order_id: i64, total_cents: i64) 
     Ok(())
 }
 
-/// Notes that an open order is paid.
+/// Marks an open order as paid.
 pub(crate) async fn pay(tx: &mut Tx<Sqlite>, order_id: i64) -> Result {
     close(tx, order_id, "paid").await?;
     tx.write(OrderEvent::Paid { order_id })?;

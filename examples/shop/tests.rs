@@ -1,4 +1,4 @@
-//! How a service with an outbox is tested.
+//! Tests of a service with an outbox.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,20 +13,20 @@ use outbox::testing::{TestOutbox, assert_published, refute_published};
 use crate::mail::{Mail, Mailer};
 use crate::orders::{OrderError, OrderEvent, SCHEMA, TIME_TO_PAY, cancel, pay, place};
 
-/// A mail server for tests: it keeps what it is given, or is down.
+/// A mail server for tests: it records mails, or is down.
 #[derive(Default)]
-struct Letters {
+struct MailRecorder {
     sent: Mutex<Vec<String>>,
     down: AtomicBool,
 }
 
-impl Letters {
+impl MailRecorder {
     fn sent(&self) -> Vec<String> {
         self.sent.lock().unwrap().clone()
     }
 }
 
-impl Mail for Letters {
+impl Mail for MailRecorder {
     fn send(&self, order_id: i64, text: &str) -> io::Result<()> {
         if self.down.load(Ordering::SeqCst) {
             return Err(io::Error::other("the mail server is down"));
@@ -36,20 +36,20 @@ impl Mail for Letters {
     }
 }
 
-/// The shop on a database of its own, in memory, and its letters.
-async fn shop() -> (TestOutbox, Arc<Letters>) {
-    let letters = Arc::new(Letters::default());
-    let mailer = Mailer(letters.clone());
-    (outbox::testing::outbox().schema(SCHEMA).state(mailer).start().await, letters)
+/// Starts the shop on its own in-memory database. Returns it with the mails.
+async fn shop() -> (TestOutbox, Arc<MailRecorder>) {
+    let mails = Arc::new(MailRecorder::default());
+    let mailer = Mailer(mails.clone());
+    (outbox::testing::outbox().schema(SCHEMA).state(mailer).start().await, mails)
 }
 
-/// The same with order 7, and its confirmation sent.
-async fn shop_with_order() -> (TestOutbox, Arc<Letters>) {
-    let (outbox, letters) = shop().await;
+/// Starts the shop with order 7 placed and its confirmation sent.
+async fn shop_with_order() -> (TestOutbox, Arc<MailRecorder>) {
+    let (outbox, mails) = shop().await;
     outbox.transaction(async |tx| place(tx, 7, 1200).await).await.unwrap();
     assert_eq!(outbox.drain().await.delivered(), 1);
-    letters.sent.lock().unwrap().clear();
-    (outbox, letters)
+    mails.sent.lock().unwrap().clear();
+    (outbox, mails)
 }
 
 async fn state(outbox: &TestOutbox) -> Option<String> {
@@ -57,10 +57,10 @@ async fn state(outbox: &TestOutbox) -> Option<String> {
     state.fetch_optional(outbox.pool()).await.unwrap()
 }
 
-// What the code under test publishes is known before anything is committed.
+// Published events can be checked before the commit.
 
 #[tokio::test]
-async fn placing_an_order_announces_it_and_its_deadline() {
+async fn placing_an_order_publishes_it_and_its_deadline() {
     let (outbox, _) = shop().await;
     let mut tx = outbox.begin().await.unwrap();
     place(&mut tx, 7, 1200).await.unwrap();
@@ -75,7 +75,7 @@ async fn placing_an_order_announces_it_and_its_deadline() {
 }
 
 #[tokio::test]
-async fn an_order_that_is_paid_cannot_be_cancelled() {
+async fn a_paid_order_cannot_be_cancelled() {
     let (outbox, _) = shop_with_order().await;
     let mut tx = outbox.begin().await.unwrap();
     pay(&mut tx, 7).await.unwrap();
@@ -84,41 +84,41 @@ async fn an_order_that_is_paid_cannot_be_cancelled() {
     refute_published!(tx, "Cancelled");
 }
 
-// What follows from it happens when the test says so.
+// Events are delivered when the test calls `drain` or `deliver`.
 
 #[tokio::test]
-async fn whoever_places_an_order_hears_of_it() {
-    let (outbox, letters) = shop().await;
+async fn the_customer_gets_a_confirmation() {
+    let (outbox, mails) = shop().await;
     outbox.transaction(async |tx| place(tx, 7, 1200).await).await.unwrap();
-    assert!(letters.sent().is_empty());
+    assert!(mails.sent().is_empty());
     let report = outbox.drain().await;
     assert_eq!(report.delivered(), 1, "{report}");
-    assert_eq!(letters.sent(), ["7: thank you; please pay 1200 cents"]);
+    assert_eq!(mails.sent(), ["7: thank you; please pay 1200 cents"]);
 }
 
 #[tokio::test]
-async fn one_listener_is_called_with_one_event() {
-    let (outbox, letters) = shop().await;
-    let answer = outbox.deliver(OrderEvent::Paid { order_id: 8 }).await;
-    assert_eq!(answer.unwrap(), Outcome::Done);
-    assert_eq!(letters.sent(), ["8: here is your receipt"]);
+async fn a_single_event_can_be_delivered() {
+    let (outbox, mails) = shop().await;
+    let outcome = outbox.deliver(OrderEvent::Paid { order_id: 8 }).await;
+    assert_eq!(outcome.unwrap(), Outcome::Done);
+    assert_eq!(mails.sent(), ["8: here is your receipt"]);
 }
 
-// Time is the test's.
+// The test controls the clock.
 
 #[tokio::test]
-async fn an_order_that_is_not_paid_in_time_is_cancelled() {
-    let (outbox, letters) = shop_with_order().await;
+async fn an_unpaid_order_is_cancelled_after_the_deadline() {
+    let (outbox, mails) = shop_with_order().await;
     outbox.clock().advance(TIME_TO_PAY);
     let report = outbox.drain().await;
     assert_eq!(report.delivered(), 2, "{report}");
     assert_eq!(state(&outbox).await.as_deref(), Some("cancelled"));
     assert_published!(outbox.published().await, OrderEvent::Cancelled { order_id: 7 });
-    assert_eq!(letters.sent(), ["7: your order is cancelled"]);
+    assert_eq!(mails.sent(), ["7: your order is cancelled"]);
 }
 
 #[tokio::test]
-async fn an_order_that_is_paid_in_time_stays() {
+async fn an_order_paid_in_time_is_not_cancelled() {
     let (outbox, _) = shop_with_order().await;
     outbox.transaction(async |tx| pay(tx, 7).await).await.unwrap();
     outbox.clock().advance(TIME_TO_PAY);
@@ -128,42 +128,42 @@ async fn an_order_that_is_paid_in_time_stays() {
 }
 
 #[tokio::test]
-async fn a_receipt_waits_for_the_mail_server() {
-    let (outbox, letters) = shop_with_order().await;
-    letters.down.store(true, Ordering::SeqCst);
+async fn a_receipt_is_retried_until_the_mail_server_is_up() {
+    let (outbox, mails) = shop_with_order().await;
+    mails.down.store(true, Ordering::SeqCst);
     outbox.transaction(async |tx| pay(tx, 7).await).await.unwrap();
     let report = outbox.drain().await;
     assert_eq!(report.retried(), 1, "{report}");
     assert_eq!(report.events()[0].error.as_deref(), Some("the mail server is down"));
 
-    letters.down.store(false, Ordering::SeqCst);
+    mails.down.store(false, Ordering::SeqCst);
     assert_eq!(outbox.drain().await.delivered(), 0);
     outbox.clock().advance(Duration::from_secs(60));
     assert_eq!(outbox.drain().await.delivered(), 1);
-    assert_eq!(letters.sent(), ["7: here is your receipt"]);
+    assert_eq!(mails.sent(), ["7: here is your receipt"]);
 }
 
-// And so is the connection.
+// The test can inject database faults.
 
 #[tokio::test]
-async fn an_order_that_cannot_be_committed_was_never_there() {
-    let (outbox, letters) = shop().await;
+async fn an_order_whose_commit_fails_does_not_exist() {
+    let (outbox, mails) = shop().await;
     outbox.faults().commit().fail();
     outbox.transaction(async |tx| place(tx, 7, 1200).await).await.unwrap_err();
     assert_eq!(state(&outbox).await, None);
     assert_published!(outbox.published().await, []);
     assert_eq!(outbox.drain().await.delivered(), 0);
-    assert!(letters.sent().is_empty());
+    assert!(mails.sent().is_empty());
 }
 
 #[tokio::test]
-async fn an_order_whose_commit_was_not_answered_is_there_after_all() {
-    let (outbox, letters) = shop().await;
+async fn an_order_whose_commit_response_is_lost_exists() {
+    let (outbox, mails) = shop().await;
     outbox.faults().commit().lose_answer();
     outbox.transaction(async |tx| place(tx, 7, 1200).await).await.unwrap_err();
     assert_eq!(state(&outbox).await.as_deref(), Some("open"));
     assert_eq!(outbox.drain().await.delivered(), 1);
-    assert_eq!(letters.sent().len(), 1);
+    assert_eq!(mails.sent().len(), 1);
 }
 
 #[test]

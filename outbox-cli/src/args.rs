@@ -1,4 +1,4 @@
-//! What can be said.
+//! The command-line arguments. Their doc comments are the help texts.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -8,10 +8,10 @@ use outbox_runtime::event::Status;
 use outbox_runtime::store::{DeadFilter, EventQuery, Fingerprint, Table};
 
 use crate::exit;
-use crate::output::Form;
-use crate::time::{When, parse_span};
+use crate::output::Format;
+use crate::time::{TimeArg, parse_duration};
 
-/// Looks after the table of an outbox: what waits, what died, what is wrong.
+/// Inspects and maintains the table of an outbox: pending events, dead letters, schema, health.
 #[derive(Debug, Parser)]
 #[command(name = "outbox", version, after_help = exit::HELP, disable_help_subcommand = true)]
 pub(crate) struct Cli {
@@ -22,72 +22,72 @@ pub(crate) struct Cli {
 }
 
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "With every command")]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// The database: sqlite:shop.db, postgres://user@host/shop, mysql://user@host/shop. Other users of this
-    /// machine can read it, so keep a password out of it
+    /// Database URL: sqlite:shop.db, postgres://user@host/shop, mysql://user@host/shop. Do not put a
+    /// password in it: other users of this machine can read the command line
     #[arg(long, global = true)]
     pub(crate) url: Option<String>,
 
-    /// A file that holds the URL, `-` for standard input. Without `--url` and `--url-file`, the
-    /// environment variable DATABASE_URL has it
+    /// File that contains the URL, `-` for standard input. Without `--url` and `--url-file`, the URL is
+    /// read from the environment variable DATABASE_URL
     #[arg(long, global = true, value_name = "PATH", conflicts_with = "url")]
     pub(crate) url_file: Option<PathBuf>,
 
-    /// The outbox's table: `name` or `schema.name`
+    /// Table of the outbox: `name` or `schema.name`
     #[arg(long, global = true, default_value_t = Table::default(), value_parser = table)]
     pub(crate) table: Table,
 
-    /// Answer in JSON, for programs
+    /// Print JSON instead of text
     #[arg(long, global = true)]
     json: bool,
 }
 
 impl Global {
-    pub(crate) fn form(&self) -> Form {
-        if self.json { Form::Programs } else { Form::People }
+    pub(crate) fn format(&self) -> Format {
+        if self.json { Format::Json } else { Format::Text }
     }
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make the table, or bring it up to date
+    /// Create the table, or migrate it to the latest version
     Migrate(Migrate),
-    /// How the outbox stands: pending, in hand, dead, throughput
+    /// Show counts: pending, claimed, dead, throughput
     Status(Watch),
     /// List events, newest first
     List(List),
     /// Show one event
     Show(Show),
-    /// Look at what was given up; replay it or discard it
+    /// List, replay or discard dead letters
     #[command(subcommand)]
     Dead(Dead),
-    /// Delete what was delivered long ago
+    /// Delete old delivered events
     Purge(Purge),
-    /// Look for what is wrong, with an exit code for deploy gates
+    /// Check schema, indexes, leases and server, with an exit code for deployment pipelines
     Doctor(Doctor),
     /// Follow events as they are written
     ///
-    /// Rows that are committed late have lower sequences than others that came before them. They are
-    /// shown when they come, up to 10,000 rows and 5 minutes behind the newest.
+    /// A transaction that commits late adds rows with lower sequences than rows already shown. Such rows
+    /// are shown when they appear, up to 10,000 rows and 5 minutes behind the newest.
     Tail(Tail),
-    /// Print completions for a shell
+    /// Print a shell completion script
     Completions { shell: clap_complete::Shell },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Migrate {
-    /// Print the SQL and do nothing; no connection is made
+    /// Print the SQL and exit, without connecting
     #[arg(long, conflicts_with = "check")]
     pub(crate) sql: bool,
-    /// Only look whether there is something to do; if so, exit with 3
+    /// Only check whether a migration is pending; if so, exit with 3
     #[arg(long)]
     pub(crate) check: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Watch {
-    /// Look again every 2 seconds, or as many as you say (`--watch=10`), until Ctrl-C
+    /// Refresh every 2 seconds, or at another interval such as `--watch=10`, until Ctrl-C
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
         default_missing_value = "2", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) watch: Option<u32>,
@@ -95,13 +95,13 @@ pub(crate) struct Watch {
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Only events in this state
+    /// Only events with this status
     #[arg(long, value_enum)]
-    status: Option<State>,
-    /// At most so many
+    status: Option<StatusArg>,
+    /// Maximum number of events
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// Only sequences below this one: the next page
+    /// Only events with a lower sequence, for the next page
     #[arg(long, value_name = "SEQUENCE")]
     below: Option<i64>,
     /// Show payloads
@@ -116,13 +116,13 @@ impl List {
         let Filter { event_type, aggregate_type, aggregate_id, tenant, since, before } =
             self.filter.clone();
         EventQuery {
-            status: self.status.map(State::status),
+            status: self.status.map(StatusArg::status),
             event_type,
             aggregate_type,
             aggregate_id,
             tenant_id: tenant,
-            since: since.map(|when| when.resolve(now)),
-            before: before.map(|when| when.resolve(now)),
+            since: since.map(|time| time.resolve(now)),
+            before: before.map(|time| time.resolve(now)),
             below: self.below,
             limit: self.limit,
             payloads: self.payload,
@@ -131,14 +131,14 @@ impl List {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum State {
+enum StatusArg {
     New,
     Retry,
     Done,
     Dead,
 }
 
-impl State {
+impl StatusArg {
     fn status(self) -> Status {
         match self {
             Self::New => Status::New,
@@ -150,33 +150,34 @@ impl State {
 }
 
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Which events")]
+#[command(next_help_heading = "Filters")]
 pub(crate) struct Filter {
-    /// Of this event type
+    /// Only this event type
     #[arg(long = "type", value_name = "EVENT_TYPE")]
     pub(crate) event_type: Option<String>,
-    /// Of this aggregate type
+    /// Only this aggregate type
     #[arg(long)]
     pub(crate) aggregate_type: Option<String>,
-    /// Of this aggregate
+    /// Only the aggregate with this id
     #[arg(long)]
     pub(crate) aggregate_id: Option<String>,
-    /// Of this tenant
+    /// Only this tenant
     #[arg(long)]
     pub(crate) tenant: Option<String>,
-    /// Written since (not: died since): `2h` ago, or a UTC time such as 2026-03-01T12:00:00Z
-    #[arg(long, value_name = "WHEN", value_parser = When::parse)]
-    pub(crate) since: Option<When>,
-    /// Written before
-    #[arg(long, value_name = "WHEN", value_parser = When::parse)]
-    pub(crate) before: Option<When>,
+    /// Only events written (not: died) since this time: `2h` for two hours ago, or UTC such as
+    /// 2026-03-01T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = TimeArg::parse)]
+    pub(crate) since: Option<TimeArg>,
+    /// Only events written before this time
+    #[arg(long, value_name = "TIME", value_parser = TimeArg::parse)]
+    pub(crate) before: Option<TimeArg>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Show {
-    /// The event's id
+    /// Id of the event
     pub(crate) id: String,
-    /// Show its payload
+    /// Show the payload
     #[arg(long)]
     pub(crate) payload: bool,
 }
@@ -187,7 +188,7 @@ pub(crate) enum Dead {
     List(DeadList),
     /// Show one dead event
     Show(Show),
-    /// Have dead events delivered once more
+    /// Deliver dead events again
     Replay(Replay),
     /// Delete dead events
     Discard(Discard),
@@ -195,66 +196,66 @@ pub(crate) enum Dead {
 
 #[derive(Debug, Args)]
 pub(crate) struct DeadList {
-    /// Count them by type and cause instead
+    /// Count dead events by type and cause instead of listing them
     #[arg(long, conflicts_with_all = ["limit", "payload"])]
     pub(crate) causes: bool,
-    /// At most so many
+    /// Maximum number of events
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: u32,
     /// Show payloads
     #[arg(long)]
     pub(crate) payload: bool,
     #[command(flatten)]
-    pub(crate) filter: ByCause,
+    pub(crate) filter: DeadFilterArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) selection: Selection,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Discard {
-    /// Why; it is written to standard error with each event
+    /// Reason, written to standard error with each discarded event
     #[arg(long)]
     pub(crate) reason: String,
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) selection: Selection,
 }
 
-/// Events by their ids, by a filter, or all.
+/// Selects events by id, by filter, or all of them.
 #[derive(Debug, Args)]
-pub(crate) struct Which {
-    /// Their ids
+pub(crate) struct Selection {
+    /// Event ids
     #[arg(value_name = "ID")]
     pub(crate) ids: Vec<String>,
-    /// All that are dead now
+    /// All events that are dead now
     #[arg(long, conflicts_with = "ids")]
     pub(crate) all: bool,
-    /// Only show what would be done
+    /// Only print what would be done
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub(crate) yes: bool,
-    // Last, as its heading holds for all that follows.
+    // Last: its help heading applies to every argument after it.
     #[command(flatten)]
-    pub(crate) filter: ByCause,
+    pub(crate) filter: DeadFilterArgs,
 }
 
 #[derive(Debug, Clone, Args)]
-pub(crate) struct ByCause {
+pub(crate) struct DeadFilterArgs {
     #[command(flatten)]
     filter: Filter,
-    /// That died of this cause; `outbox dead list --causes` shows them
-    #[arg(long, help_heading = "Which events")]
+    /// Only events that died of this cause, as listed by `outbox dead list --causes`
+    #[arg(long, help_heading = "Filters")]
     cause: Option<Fingerprint>,
 }
 
-impl ByCause {
-    /// Whether nothing is said.
-    pub(crate) fn is_open(&self) -> bool {
+impl DeadFilterArgs {
+    /// Returns whether no filter is set.
+    pub(crate) fn is_empty(&self) -> bool {
         let Filter { event_type, aggregate_type, aggregate_id, tenant, since, before } =
             &self.filter;
         let texts = [event_type, aggregate_type, aggregate_id, tenant];
@@ -272,8 +273,8 @@ impl ByCause {
             aggregate_type,
             aggregate_id,
             tenant_id: tenant,
-            since: since.map(|when| when.resolve(now)),
-            before: before.map(|when| when.resolve(now)),
+            since: since.map(|time| time.resolve(now)),
+            before: before.map(|time| time.resolve(now)),
             fingerprint: self.cause,
         }
     }
@@ -281,47 +282,47 @@ impl ByCause {
 
 #[derive(Debug, Args)]
 pub(crate) struct Purge {
-    /// Delete what was delivered longer ago than this
-    #[arg(long, default_value = "7d", value_parser = retention, value_name = "SPAN")]
+    /// Delete events that were delivered longer ago than this
+    #[arg(long, default_value = "7d", value_parser = retention, value_name = "DURATION")]
     pub(crate) older_than: Duration,
-    /// Delete what died longer ago than this as well
-    #[arg(long, value_parser = retention, value_name = "SPAN")]
+    /// Also delete events that died longer ago than this
+    #[arg(long, value_parser = retention, value_name = "DURATION")]
     pub(crate) dead_older_than: Option<Duration>,
-    /// Only count
+    /// Only print the number of events
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// The event types that the deploy knows, with commas between them; any other that is pending is
-    /// an error
+    /// Event types known to the deployment, separated by commas; a pending event of any other type is an
+    /// error
     #[arg(long, value_delimiter = ',', value_name = "EVENT_TYPES")]
     pub(crate) types: Option<Vec<String>>,
-    /// How long an event may be due, or a lease be over, until somebody should have come
-    #[arg(long, default_value = "1m", value_parser = parse_span, value_name = "SPAN")]
+    /// How long an event may be due, or a lease expired, before it is reported
+    #[arg(long, default_value = "1m", value_parser = parse_duration, value_name = "DURATION")]
     pub(crate) overdue: Duration,
-    /// How long a transaction may be open
-    #[arg(long, default_value = "5m", value_parser = parse_span, value_name = "SPAN")]
+    /// How long a transaction may be open before it is reported
+    #[arg(long, default_value = "5m", value_parser = parse_duration, value_name = "DURATION")]
     pub(crate) long_transaction: Duration,
-    /// Exit with 3 for warnings as well
+    /// Exit with 3 on warnings too
     #[arg(long)]
     pub(crate) strict: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Tail {
-    /// Begin with so many that are there
+    /// Number of existing events to show first
     #[arg(short = 'n', long, default_value_t = 10)]
     pub(crate) lines: u32,
-    /// Of this event type
+    /// Only this event type
     #[arg(long = "type", value_name = "EVENT_TYPE")]
     pub(crate) event_type: Option<String>,
-    /// How often to look
-    #[arg(long, default_value = "1s", value_parser = parse_span, value_name = "SPAN")]
+    /// How often to query for new events
+    #[arg(long, default_value = "1s", value_parser = parse_duration, value_name = "DURATION")]
     pub(crate) interval: Duration,
     /// Show payloads
     #[arg(long)]
@@ -333,12 +334,10 @@ fn table(name: &str) -> Result<Table, String> {
 }
 
 fn retention(text: &str) -> Result<Duration, String> {
-    match parse_span(text)? {
-        Duration::ZERO => {
-            Err("it would delete what ended a moment ago; say how long to keep it, such as `1h`"
-                .into())
-        }
-        span => Ok(span),
+    match parse_duration(text)? {
+        // Zero would delete events that were settled just now.
+        Duration::ZERO => Err("must be greater than zero; use a duration such as `1h`".into()),
+        duration => Ok(duration),
     }
 }
 
@@ -349,13 +348,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_arguments_do_not_contradict_each_other() {
+    fn argument_definitions_are_consistent() {
         Cli::command().debug_assert();
     }
 
-    /// The commands below a command, each with its whole name.
-    fn commands(above: &str, command: &clap::Command) -> Vec<String> {
-        let named = |command: &clap::Command| format!("{above} {}", command.get_name());
+    /// Returns the full names of all commands below `command`.
+    fn commands(parent: &str, command: &clap::Command) -> Vec<String> {
+        let named = |command: &clap::Command| format!("{parent} {}", command.get_name());
         command
             .get_subcommands()
             .flat_map(|command| match command.has_subcommands() {
@@ -366,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_names_every_command_and_no_other() {
+    fn readme_lists_exactly_the_commands() {
         let readme = include_str!("../README.md");
         let documented: Vec<&str> = readme
             .lines()
@@ -377,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_the_readme_are_understood() {
+    fn readme_examples_parse() {
         let readme = include_str!("../README.md");
         let examples: Vec<&str> =
             readme.lines().filter(|line| line.starts_with("outbox ")).collect();

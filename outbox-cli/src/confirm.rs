@@ -1,20 +1,20 @@
-//! Nothing that is hard to undo happens unasked.
+//! Confirmation of operations that are hard to undo.
 
 use std::io::{BufRead, IsTerminal, Write};
 
 use crate::fault::Fault;
 
-/// Goes on only if somebody has said yes: in the command, or now at the terminal.
+/// Returns `Ok` if `--yes` was given or the user confirms at the terminal.
 pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), Fault> {
     if yes {
         return Ok(());
     }
     let stdin = std::io::stdin();
-    // Both ways: a question that goes to a file is not seen.
+    // Both are required: a question redirected to a file is not seen.
     if !stdin.is_terminal() || !std::io::stderr().is_terminal() {
         return Err(Fault::usage(
-            format!("this needs a yes ({question}), and there is no terminal to ask at"),
-            "add `--yes` to do it, or `--dry-run` to look at it only; nothing was changed",
+            format!("confirmation required ({question}), but there is no terminal to ask on"),
+            "add `--yes` to confirm, or `--dry-run` to preview; nothing was changed",
         ));
     }
     let _ = write!(anstream::stderr(), "{question} [y/N] ");

@@ -1,4 +1,4 @@
-//! From a URL to a database. Nothing below knows which of the three it is.
+//! Connects to the database of a URL. The commands are generic over the three databases.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,18 +12,19 @@ use crate::command;
 use crate::exit::Exit;
 use crate::fault::Fault;
 use crate::network::{self, Network};
-use crate::output::Form;
+use crate::output::Format;
 use crate::{redact, url};
 
-/// How long to wait for a server that does not answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long to wait for a server that does not respond.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An outbox's table, and whom to answer.
+/// The table of an outbox, and the output format.
 #[derive(Debug)]
 pub(crate) struct Session<DB: Backend> {
     pub(crate) store: Store<DB>,
-    pub(crate) form: Form,
-    place: String,
+    pub(crate) format: Format,
+    /// The redacted URL, for messages.
+    target: String,
 }
 
 impl<DB: Backend> Session<DB> {
@@ -31,9 +32,9 @@ impl<DB: Backend> Session<DB> {
         self.store.table()
     }
 
-    /// For `map_err`.
+    /// Converts a runtime error; for `map_err`.
     pub(crate) fn fault(&self, error: outbox_runtime::Error) -> Fault {
-        Fault::of(&error, &self.place)
+        Fault::from_error(&error, &self.target)
     }
 }
 
@@ -41,71 +42,71 @@ pub(crate) async fn run(Cli { global, command }: Cli) -> Result<Exit, Fault> {
     if let Command::Completions { shell } = command {
         return command::completions::run(shell);
     }
-    let url = &url::given(&global)?;
+    let url = &url::resolve(&global)?;
     match url.split(':').next().unwrap_or_default() {
-        "sqlite" => on::<Sqlite>(url, &global, command).await,
-        "postgres" | "postgresql" => on::<Postgres>(url, &global, command).await,
-        "mysql" | "mariadb" => on::<MySql>(url, &global, command).await,
+        "sqlite" => run_on::<Sqlite>(url, &global, command).await,
+        "postgres" | "postgresql" => run_on::<Postgres>(url, &global, command).await,
+        "mysql" | "mariadb" => run_on::<MySql>(url, &global, command).await,
         _ => Err(Fault::usage(
-            format!("{} leads to no database that is known", redact::shown(url)),
-            "begin the URL with `sqlite:`, `postgres://` or `mysql://`",
+            format!("{} names no supported database", redact::redacted(url)),
+            "use a URL that starts with `sqlite:`, `postgres://` or `mysql://`",
         )),
     }
 }
 
-async fn on<DB: Backend>(url: &str, global: &Global, command: Command) -> Result<Exit, Fault>
+async fn run_on<DB: Backend>(url: &str, global: &Global, command: Command) -> Result<Exit, Fault>
 where
     <DB::Connection as Connection>::Options: Network,
 {
     if let Command::Migrate(migrate) = &command
         && migrate.sql
     {
-        return command::migrate::print::<DB>(&global.table, global.form());
+        return command::migrate::print::<DB>(&global.table, global.format());
     }
-    let place = redact::shown(url);
+    let target = redact::redacted(url);
     let options = <DB::Connection as Connection>::Options::from_str(url).map_err(|error| {
         Fault::usage(
-            format!("{place} cannot be read as a URL: {error}"),
-            "write `%40` for `@`, `%2F` for `/` and `%3A` for `:` in user and password",
+            format!("invalid URL {target}: {error}"),
+            "in user and password, write `%40` for `@`, `%2F` for `/` and `%3A` for `:`",
         )
     })?;
-    reach::<DB>(&options, &place).await?;
+    check_connection::<DB>(&options, &target).await?;
     let pool = PoolOptions::<DB>::new()
         .max_connections(2)
-        .acquire_timeout(PATIENCE)
+        .acquire_timeout(CONNECT_TIMEOUT)
         .connect_lazy_with(options.clone());
     let store = Store::new(pool.clone(), global.table.clone());
-    network::doctor(&options, &store, &place).await;
-    let session = Session { store, form: global.form(), place };
+    network::warn_if_unencrypted(&options, &store, &target).await;
+    let session = Session { store, format: global.format(), target };
     let exit = dispatch(&session, command).await;
-    // A server that is gone does not keep anybody here.
+    // A server that is gone must not delay the exit.
     let _ = tokio::time::timeout(Duration::from_secs(1), pool.close()).await;
     exit
 }
 
-/// Connects once outside of the pool, which would try again until its time is up, and then not tell
-/// why.
-async fn reach<DB: Database>(
+/// Connects once outside of the pool. The pool would retry until its timeout and then not report the
+/// cause.
+async fn check_connection<DB: Database>(
     options: &<DB::Connection as Connection>::Options,
-    place: &str,
+    target: &str,
 ) -> Result<(), Fault> {
-    let doing = format!("cannot connect to {place}");
+    let doing = format!("cannot connect to {target}");
     let connecting = DB::Connection::connect_with(options);
-    let connection = match tokio::time::timeout(PATIENCE, connecting).await {
+    let connection = match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
         Ok(connection) => connection,
         Err(_) => Err(sqlx::Error::PoolTimedOut),
     };
     match connection {
         Ok(connection) => {
-            // It has answered; how it says goodbye does not matter.
+            // The connection works; an error on close does not matter.
             let _ = connection.close().await;
             Ok(())
         }
         Err(sqlx::Error::PoolTimedOut) => Err(Fault::failed(
-            format!("{doing}: no answer within {} s", PATIENCE.as_secs()),
-            "see that host and port are right, and that no firewall is in the way",
+            format!("{doing}: no response within {} s", CONNECT_TIMEOUT.as_secs()),
+            "check host and port, and that no firewall blocks the connection",
         )),
-        Err(error) => Err(Fault::of_driver(&doing, &error, place)),
+        Err(error) => Err(Fault::from_driver(&doing, &error, target)),
     }
 }
 
@@ -126,6 +127,6 @@ async fn dispatch<DB: Backend>(session: &Session<DB>, command: Command) -> Resul
         Command::Dead(Dead::Discard(args)) => command::dead::discard(session, &args).await,
         Command::Purge(args) => command::purge::run(session, &args).await,
         Command::Tail(args) => command::tail::run(session, &args).await,
-        Command::Migrate(_) | Command::Doctor(_) | Command::Completions { .. } => Ok(Exit::Done),
+        Command::Migrate(_) | Command::Doctor(_) | Command::Completions { .. } => Ok(Exit::Success),
     }
 }

@@ -1,26 +1,30 @@
+//! Exit codes.
+
 use std::process::ExitCode;
 
-/// How the program ends.
+/// The exit code of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    Done = 0,
-    Failed = 1,
+    Success = 0,
+    Failure = 1,
     Usage = 2,
-    No = 3,
+    Negative = 3,
 }
 
 impl Exit {
     #[cfg(test)]
-    const ALL: [Self; 4] = [Self::Done, Self::Failed, Self::Usage, Self::No];
+    const ALL: [Self; 4] = [Self::Success, Self::Failure, Self::Usage, Self::Negative];
 
     #[cfg(test)]
     const fn meaning(self) -> &'static str {
         match self {
-            Self::Done => "it is done",
-            Self::Failed => "it failed: the database, a right, an interruption, no confirmation",
-            Self::Usage => "the command was not understood, or needs `--yes`",
-            Self::No => {
-                "the answer is no: something to migrate, an error found, no such event, nothing to replay or discard"
+            Self::Success => "success",
+            Self::Failure => {
+                "failure: database error, missing privilege, interruption, not confirmed"
+            }
+            Self::Usage => "invalid command, or `--yes` is required",
+            Self::Negative => {
+                "negative result: migration pending, errors found, no such event, nothing to replay or discard"
             }
         }
     }
@@ -32,20 +36,20 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The end of the help.
+/// The last part of the help text.
 pub(crate) const HELP: &str = "\
 Exit codes:
-  0  it is done
-  1  it failed: the database, a right, an interruption, no confirmation
-  2  the command was not understood, or needs `--yes`
-  3  the answer is no: something to migrate, an error found, no such event, nothing to replay or discard";
+  0  success
+  1  failure: database error, missing privilege, interruption, not confirmed
+  2  invalid command, or `--yes` is required
+  3  negative result: migration pending, errors found, no such event, nothing to replay or discard";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn help_and_readme_say_what_the_code_does() {
+    fn help_and_readme_list_every_exit_code() {
         let lines: Vec<String> =
             Exit::ALL.map(|exit| format!("  {}  {}", exit as u8, exit.meaning())).into();
         assert_eq!(HELP, format!("Exit codes:\n{}", lines.join("\n")));

@@ -1,12 +1,12 @@
-//! What happened, and what to do.
+//! Errors of a command, each with a remedy.
 
 use outbox_runtime::Error;
 use outbox_runtime::store::{DatabaseErrorKind, SchemaError};
 
 use crate::exit::Exit;
-use crate::output::{BAD, events, harmless, note};
+use crate::output::{BAD, event_count, note, sanitize};
 
-/// Why a command did not do what it was asked to.
+/// An error of a command: the exit code, the message, and what the user can do about it.
 #[derive(Debug)]
 pub(crate) struct Fault {
     exit: Exit,
@@ -19,87 +19,92 @@ impl Fault {
         Self { exit, what: what.into(), remedy: remedy.into() }
     }
 
-    /// The answer is no.
-    pub(crate) fn no(what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::new(Exit::No, what, remedy)
+    /// Creates a fault for a negative result.
+    pub(crate) fn negative(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::new(Exit::Negative, what, remedy)
     }
 
-    /// It cannot be done like that.
+    /// Creates a fault for an invalid command.
     pub(crate) fn usage(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::new(Exit::Usage, what, remedy)
     }
 
-    /// It failed.
+    /// Creates a fault for a failed operation.
     pub(crate) fn failed(what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::new(Exit::Failed, what, remedy)
+        Self::new(Exit::Failure, what, remedy)
     }
 
-    /// Nobody reads any further: that is no failure, and there is nobody to tell.
-    pub(crate) fn nobody_reads() -> Self {
-        Self::new(Exit::Done, "", "")
+    /// Creates the fault for a closed standard output. That is not a failure, and nothing is printed.
+    pub(crate) fn output_closed() -> Self {
+        Self::new(Exit::Success, "", "")
     }
 
-    /// What a command came to, after that was told. If nobody reads it, it came to the same.
+    /// Combines the result of printing a report with the outcome of the command. A failure to print
+    /// replaces a successful outcome; a closed standard output does not change the outcome.
     pub(crate) fn conclude(
-        told: Result<(), Self>,
-        came_to: Result<Exit, Self>,
+        printed: Result<(), Self>,
+        outcome: Result<Exit, Self>,
     ) -> Result<Exit, Self> {
-        match told {
-            Err(fault) if fault.exit != Exit::Done && came_to.is_ok() => Err(fault),
-            _ => came_to,
+        match printed {
+            Err(fault) if fault.exit != Exit::Success && outcome.is_ok() => Err(fault),
+            _ => outcome,
         }
     }
 
-    /// What a driver has said about a database at some place.
-    pub(crate) fn of_driver(doing: &str, error: &sqlx::Error, place: &str) -> Self {
+    /// Converts an error of the database driver.
+    pub(crate) fn from_driver(doing: &str, error: &sqlx::Error, target: &str) -> Self {
         Self::failed(
-            format!("{doing}: {}", said(error)),
-            remedy(DatabaseErrorKind::from_error(error), place),
+            format!("{doing}: {}", message(error)),
+            remedy(DatabaseErrorKind::from_error(error), target),
         )
     }
 
-    /// What the runtime has said.
-    pub(crate) fn of(error: &Error, place: &str) -> Self {
-        let trouble = error.database_error_kind();
+    /// Converts an error of the runtime.
+    pub(crate) fn from_error(error: &Error, target: &str) -> Self {
+        let kind = error.database_error_kind();
         match error {
-            // Whoever lacks a right is not helped by the SQL of the table.
+            // Not the text of the error itself, which ends with the SQL of the table: that does not help a
+            // user who lacks a privilege.
             Error::Schema(SchemaError::Missing { table, source, .. }) => {
-                let what = match trouble {
-                    DatabaseErrorKind::NoTable => format!("there is no table `{table}` in {place}"),
+                let what = match kind {
+                    DatabaseErrorKind::NoTable => {
+                        format!("table `{table}` does not exist in {target}")
+                    }
                     DatabaseErrorKind::NoColumn => {
                         format!(
-                            "table `{table}` in {place} is not an outbox table: {}",
-                            said(source)
+                            "table `{table}` in {target} is not an outbox table: {}",
+                            message(source)
                         )
                     }
-                    _ => format!("table `{table}` in {place} cannot be used: {}", said(source)),
+                    _ => format!("table `{table}` in {target} cannot be used: {}", message(source)),
                 };
-                Self::failed(what, remedy(trouble, place))
+                Self::failed(what, remedy(kind, target))
             }
             Error::Schema(error @ SchemaError::Migration { source, .. }) => {
-                Self::failed(format!("{error}: {}", said(source)), remedy(trouble, place))
+                Self::failed(format!("{error}: {}", message(source)), remedy(kind, target))
             }
-            Error::NoSuchEvent { .. } => {
-                Self::no(error.to_string(), "`outbox dead list` shows the ids of dead events")
+            Error::NoSuchEvent { .. } => Self::negative(
+                error.to_string(),
+                "use `outbox dead list` to see the ids of dead events",
+            ),
+            Error::NotDead { .. } => {
+                Self::negative(error.to_string(), "use `outbox show` for events of any status")
             }
-            Error::NotDead { .. } => Self::no(error.to_string(), "`outbox show` shows any event"),
-            Error::NoReason => {
-                Self::usage("a reason must say something", "give it with `--reason`")
-            }
+            Error::NoReason => Self::usage("the reason is empty", "give one with `--reason`"),
             Error::Interrupted { done, source } => {
-                let Self { what, remedy, .. } = Self::of(source, place);
-                let again = "run the same command again: it goes on from there";
+                let Self { what, remedy, .. } = Self::from_error(source, target);
+                let again = "run the same command again to continue";
                 let remedy = if remedy.is_empty() { remedy } else { format!("\n  {remedy}") };
                 Self::failed(
-                    format!("stopped after {}: {what}", events(*done)),
+                    format!("stopped after {}: {what}", event_count(*done)),
                     again.to_owned() + &remedy,
                 )
             }
             Error::Database { doing, source } => Self::failed(
-                format!("the database failed while {doing}: {}", said(source)),
-                remedy(trouble, place),
+                format!("the database failed while {doing}: {}", message(source)),
+                remedy(kind, target),
             ),
-            error => Self::failed(error.to_string(), remedy(trouble, place)),
+            error => Self::failed(error.to_string(), remedy(kind, target)),
         }
     }
 
@@ -109,7 +114,7 @@ impl Fault {
 
     pub(crate) fn report(&self) {
         if !self.what.is_empty() {
-            note(&format!("{BAD}error{BAD:#}: {}", harmless(&self.what)));
+            note(&format!("{BAD}error{BAD:#}: {}", sanitize(&self.what)));
         }
         if !self.remedy.is_empty() {
             note(&format!("  {}", self.remedy));
@@ -117,26 +122,26 @@ impl Fault {
     }
 }
 
-fn remedy(trouble: DatabaseErrorKind, place: &str) -> String {
-    match trouble {
+fn remedy(kind: DatabaseErrorKind, target: &str) -> String {
+    match kind {
         DatabaseErrorKind::Unreachable => {
-            format!("see that the server runs and can be reached from here: {place}")
+            format!("check that the server is running and reachable from this machine: {target}")
         }
         DatabaseErrorKind::Login => "check user and password in the URL".to_owned(),
         DatabaseErrorKind::NoDatabase => {
-            "check the database's name in the URL; a SQLite file is made only if the URL ends with \
+            "check the database name in the URL; a SQLite file is created only if the URL ends with \
              `?mode=rwc`"
                 .to_owned()
         }
         DatabaseErrorKind::NoTable => {
-            "name another one with `--table`, or make it with `outbox migrate`".to_owned()
+            "choose another table with `--table`, or create it with `outbox migrate`".to_owned()
         }
         DatabaseErrorKind::NoColumn => {
-            "name another one with `--table`, or compare it with `outbox migrate --sql`".to_owned()
+            "choose another table with `--table`, or compare it with `outbox migrate --sql`".to_owned()
         }
         DatabaseErrorKind::Rights => {
-            "use a user who may, or have the right granted; `outbox migrate --sql` prints what makes \
-             the table"
+            "connect as a user with the privilege, or grant it; `outbox migrate --sql` prints the SQL that \
+             creates the table"
                 .to_owned()
         }
         DatabaseErrorKind::Tls if cfg!(feature = "tls") => {
@@ -150,13 +155,13 @@ fn remedy(trouble: DatabaseErrorKind, place: &str) -> String {
     }
 }
 
-/// What the server or the system said, without what the driver adds.
-fn said(error: &sqlx::Error) -> String {
+/// Returns the message of the server or the system, without the prefix that the driver adds.
+fn message(error: &sqlx::Error) -> String {
     match error {
         sqlx::Error::Database(error) => error.message().to_owned(),
         sqlx::Error::Io(error) => error.to_string(),
         sqlx::Error::Tls(error) => error.to_string(),
-        sqlx::Error::PoolTimedOut => "no connection was to be had in time".to_owned(),
+        sqlx::Error::PoolTimedOut => "timed out waiting for a connection".to_owned(),
         error => error.to_string(),
     }
 }

@@ -1,5 +1,5 @@
-//! What the runtime reports goes to standard error, a line each: above all which event was discarded, and
-//! why.
+//! Writes the log events of the runtime to standard error, one per line: above all which event was
+//! discarded, and why.
 
 use std::fmt::{Debug, Write};
 
@@ -7,17 +7,17 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::output::{harmless, note};
+use crate::output::{note, sanitize};
 
-/// Begins to keep it.
-pub(crate) fn keep() {
-    // Nobody else could have done so before.
-    let _ = tracing::subscriber::set_global_default(Journal);
+/// Installs the subscriber.
+pub(crate) fn init() {
+    // It cannot fail: no subscriber was set before.
+    let _ = tracing::subscriber::set_global_default(LogSubscriber);
 }
 
-struct Journal;
+struct LogSubscriber;
 
-impl Subscriber for Journal {
+impl Subscriber for LogSubscriber {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_event()
             && *metadata.level() <= Level::INFO
@@ -27,7 +27,7 @@ impl Subscriber for Journal {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        note(&harmless(&format!("{}{}", line.message, line.fields)));
+        note(&sanitize(&format!("{}{}", line.message, line.fields)));
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -51,7 +51,7 @@ struct Line {
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        // Writing to a text does not fail.
+        // Writing to a `String` cannot fail.
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),
             name => write!(self.fields, " {name}={value:?}"),

@@ -1,11 +1,11 @@
-//! `outbox`: the command line for people who run an outbox.
+//! `outbox`: the command line for operators of an outbox.
 //!
 //! # Layout
-//! `args` is what can be said, `url` where the URL comes from, `connect` leads from there to a
-//! [`Session`](connect::Session) on one of the three databases, `network` warns if that can be overheard, and
-//! each file of `command` is one command. `output`, `table` and `moment` are how
-//! things are shown, `ask` is how things are confirmed, `journal` is what the runtime
-//! reports, `fault` and `exit` how it ends.
+//! `args` declares the arguments, `url` finds the database URL, and `connect` opens a
+//! [`Session`](connect::Session) on one of the three databases and runs the command; `network` warns about
+//! unencrypted connections. Each file of `command` is one command. `output`, `table`, `time` and `redact`
+//! format what is printed, `confirm` asks for confirmation, `log` prints the log events of the runtime,
+//! `fault` and `exit` are errors and exit codes.
 
 mod args;
 mod command;
@@ -28,7 +28,7 @@ use clap::Parser;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let cli = args::Cli::parse();
-    log::keep();
+    log::init();
     match connect::run(cli).await {
         Ok(exit) => exit.into(),
         Err(fault) => {

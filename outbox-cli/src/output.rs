@@ -1,5 +1,5 @@
-//! The answer goes to standard output, everything else to standard error. Colours are left out where
-//! nobody sees them, and where `NO_COLOR` is set.
+//! Printing: results go to standard output, everything else to standard error. Colours are omitted where
+//! there is no terminal, and where `NO_COLOR` is set.
 
 use std::io::{ErrorKind, Write};
 
@@ -13,85 +13,86 @@ pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const DIM: Style = Style::new().dimmed();
 
-/// Whom the answer is for.
+/// The format of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    People,
-    Programs,
+pub(crate) enum Format {
+    Text,
+    Json,
 }
 
-/// Prints a part of the answer for people.
-pub(crate) fn answer(text: &str) -> Result<(), Fault> {
+/// Prints text to standard output.
+pub(crate) fn print_text(text: &str) -> Result<(), Fault> {
     let mut out = anstream::stdout().lock();
-    read(writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()))
+    check_write(writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()))
 }
 
-/// Prints the answer for programs: one document.
-pub(crate) fn document(value: &impl Serialize) -> Result<(), Fault> {
+/// Prints a JSON document to standard output.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Fault> {
     json(serde_json::to_string_pretty(value))
 }
 
-/// Prints one of many documents, on a line of its own. A payload may have been written in several: between
-/// its words, as a text in JSON has no line breaks.
-pub(crate) fn line(value: &impl Serialize) -> Result<(), Fault> {
+/// Prints a JSON document on one line. A stored payload may contain line breaks, but only between tokens:
+/// a JSON string cannot contain one unescaped.
+pub(crate) fn print_json_line(value: &impl Serialize) -> Result<(), Fault> {
     json(serde_json::to_string(value).map(|text| text.replace(['\n', '\r'], " ")))
 }
 
 fn json(text: serde_json::Result<String>) -> Result<(), Fault> {
     let text = text.map_err(|error| Fault::failed(error.to_string(), ""))?;
     let mut out = std::io::stdout().lock();
-    read(writeln!(out, "{text}").and_then(|()| out.flush()))
+    check_write(writeln!(out, "{text}").and_then(|()| out.flush()))
 }
 
-fn read(result: std::io::Result<()>) -> Result<(), Fault> {
+fn check_write(result: std::io::Result<()>) -> Result<(), Fault> {
     match result {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Fault::nobody_reads()),
-        Err(error) => Err(Fault::failed(format!("the answer cannot be written: {error}"), "")),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Fault::output_closed()),
+        Err(error) => Err(Fault::failed(format!("cannot write to standard output: {error}"), "")),
         Ok(()) => Ok(()),
     }
 }
 
-/// Says something beside the answer.
+/// Prints a line to standard error.
 pub(crate) fn note(text: &str) {
-    // If nobody hears it, there is nobody to tell.
+    // There is no other place to report a failure.
     let _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 
-/// Warns of something, and says what to do.
+/// Prints a warning and its remedy to standard error.
 pub(crate) fn warn(what: &str, remedy: &str) {
-    note(&format!("{WARN}warning{WARN:#}: {}\n  {remedy}", harmless(what)));
+    note(&format!("{WARN}warning{WARN:#}: {}\n  {remedy}", sanitize(what)));
 }
 
-/// A text from the table as it may be shown: what could steer a terminal is replaced.
-pub(crate) fn harmless(text: &str) -> String {
-    let harmless = |letter: char| match letter {
+/// Makes a text from the table safe to print: control characters, which could drive the terminal, are
+/// replaced.
+pub(crate) fn sanitize(text: &str) -> String {
+    let replace = |letter: char| match letter {
         '\n' | '\r' | '\t' => ' ',
         letter if letter.is_control() => '\u{fffd}',
         letter => letter,
     };
-    text.chars().map(harmless).collect()
+    text.chars().map(replace).collect()
 }
 
-/// The beginning of a text, on one line.
-pub(crate) fn short(text: &str, most: usize) -> String {
-    let text = harmless(text);
-    if text.chars().count() <= most {
+/// Returns the first `max_chars` characters of a text, on one line.
+pub(crate) fn truncate(text: &str, max_chars: usize) -> String {
+    let text = sanitize(text);
+    if text.chars().count() <= max_chars {
         return text;
     }
-    let mut cut: String = text.chars().take(most.saturating_sub(1)).collect();
+    let mut cut: String = text.chars().take(max_chars.saturating_sub(1)).collect();
     cut.push('…');
     cut
 }
 
-/// How far the runtime counts.
-pub(crate) const CAPPED: u64 = 100_000;
+/// The runtime stops counting here.
+pub(crate) const COUNT_LIMIT: u64 = 100_000;
 
-/// A number that is counted so far and no further.
-pub(crate) fn capped(count: u64) -> String {
-    if count >= CAPPED { format!("{count} or more") } else { count.to_string() }
+/// Formats a count that may have stopped at [`COUNT_LIMIT`].
+pub(crate) fn capped_count(count: u64) -> String {
+    if count >= COUNT_LIMIT { format!("{count} or more") } else { count.to_string() }
 }
 
-/// One and many.
-pub(crate) fn events(count: u64) -> String {
+/// Formats a number of events, in singular or plural.
+pub(crate) fn event_count(count: u64) -> String {
     if count == 1 { "1 event".to_owned() } else { format!("{count} events") }
 }

@@ -1,10 +1,10 @@
-//! A database's URL as it may be shown: never with what could be a password.
+//! Redacts database URLs for messages: nothing that could be a password remains.
 
-/// Scheme, host, port and database.
-pub(crate) fn shown(url: &str) -> String {
+/// Returns scheme, host, port and database of a URL.
+pub(crate) fn redacted(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once(':') else { return "the URL".to_owned() };
     if scheme == "sqlite" {
-        // There are no passwords in the names of files.
+        // A file name contains no password.
         return format!("sqlite:{}", rest.split('?').next().unwrap_or_default());
     }
     let scheme: String = scheme.chars().take_while(|letter| is_plain(*letter)).collect();
@@ -13,7 +13,7 @@ pub(crate) fn shown(url: &str) -> String {
     let address = match (before.rsplit_once('@'), query.contains('@')) {
         (Some((_, address)), false) => address,
         (None, false) => before,
-        // Nobody knows where the password ends.
+        // It is unknown where the password ends.
         (_, true) => return format!("{scheme}://…"),
     };
     let (host, path) = address.split_once('/').unwrap_or((address, ""));
@@ -23,7 +23,7 @@ pub(crate) fn shown(url: &str) -> String {
         {
             (name, format!(":{port}"))
         }
-        // What stands in the place of a port may be a password whose host was forgotten.
+        // A port that is not a number may be a password in a URL without a host.
         Some((name, _)) if !name.starts_with('[') => (name, String::new()),
         _ => (host, String::new()),
     };
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_the_place() {
+    fn keeps_scheme_host_port_and_database() {
         for (url, expected) in [
             ("postgres://ada@db.example:5433/shop", "postgres://db.example:5433/shop"),
             ("mysql://root:pw@[::1]:3306/shop?ssl-mode=disabled", "mysql://[::1]:3306/shop"),
@@ -51,12 +51,12 @@ mod tests {
             ("nonsense", "the URL"),
             ("sqliteé:shop.db", "sqlite://shop.db"),
         ] {
-            assert_eq!(shown(url), expected, "{url}");
+            assert_eq!(redacted(url), expected, "{url}");
         }
     }
 
     #[test]
-    fn no_form_of_a_url_shows_its_password() {
+    fn no_url_shows_its_password() {
         for url in [
             "postgres://ada:SECRET@db/shop",
             "postgres://ada:x@SECRET@db/shop",
@@ -70,7 +70,7 @@ mod tests {
             "postgres://ada@db/shop?password=x@SECRET",
             "postgres:ada:SECRET@db/shop",
         ] {
-            assert!(!shown(url).contains("SECRET"), "{url}: {}", shown(url));
+            assert!(!redacted(url).contains("SECRET"), "{url}: {}", redacted(url));
         }
     }
 }

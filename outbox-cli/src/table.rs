@@ -1,14 +1,14 @@
-//! Columns for people.
+//! Aligned columns for text output.
 
 use anstyle::Style;
 
-use crate::output::{DIM, harmless};
+use crate::output::{DIM, sanitize};
 
-/// Rows under a heading, each column as wide as its widest cell.
+/// Rows under an optional heading; each column is as wide as its widest cell.
 #[derive(Debug, Default)]
 pub(crate) struct Columns {
     rows: Vec<Vec<Cell>>,
-    /// Columns of numbers, which end at the same place.
+    /// Indexes of the columns that are aligned right.
     numbers: &'static [usize],
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Cell {
 
 impl Cell {
     pub(crate) fn styled(text: impl AsRef<str>, style: Style) -> Self {
-        Self { text: harmless(text.as_ref()), style }
+        Self { text: sanitize(text.as_ref()), style }
     }
 }
 
@@ -36,7 +36,7 @@ impl Columns {
         Self { rows: vec![heading], numbers }
     }
 
-    /// Without a heading.
+    /// Creates columns without a heading.
     pub(crate) fn plain() -> Self {
         Self::default()
     }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_end_and_texts_begin_at_the_same_place() {
+    fn numbers_align_right_and_texts_left() {
         let mut columns = Columns::new(&["N", "NAME", "WHAT"], &[0]);
         columns.row(["7".into(), "a".into(), "x".into()]);
         columns.row(["123".into(), "long".into(), "\u{1b}[31mred".into()]);

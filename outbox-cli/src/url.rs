@@ -1,4 +1,4 @@
-//! Where the database's URL comes from. It may hold a password, and the command line is no place for one.
+//! Finds the database URL. It may contain a password, which is visible to other users on the command line.
 
 use std::io::Read;
 use std::path::Path;
@@ -7,10 +7,10 @@ use crate::args::Global;
 use crate::fault::Fault;
 use crate::output::warn;
 
-const VARIABLE: &str = "DATABASE_URL";
+const ENV_VAR: &str = "DATABASE_URL";
 
-/// The URL that was given: in the command, in a file, or in the environment.
-pub(crate) fn given(global: &Global) -> Result<String, Fault> {
+/// Returns the URL from `--url`, from `--url-file`, or from the environment, in this order.
+pub(crate) fn resolve(global: &Global) -> Result<String, Fault> {
     if let Some(url) = &global.url {
         if has_password(url) {
             warn(
@@ -23,9 +23,9 @@ pub(crate) fn given(global: &Global) -> Result<String, Fault> {
     if let Some(path) = &global.url_file {
         return read(path);
     }
-    std::env::var(VARIABLE).map_err(|_| {
+    std::env::var(ENV_VAR).map_err(|_| {
         Fault::usage(
-            "no database is named",
+            "no database URL",
             "give `--url` or `--url-file`, or set DATABASE_URL: sqlite:shop.db, postgres://user@host/shop, \
              mysql://user@host/shop",
         )
@@ -41,19 +41,19 @@ fn read(path: &Path) -> Result<String, Fault> {
         }
         _ => (std::fs::read_to_string(path), path.display().to_string()),
     };
-    let remedy = "it holds the URL and nothing else";
+    let remedy = "it must contain the URL and nothing else";
     match text {
         Ok(text) if text.trim().is_empty() => {
-            Err(Fault::usage(format!("there is no URL in {name}"), remedy))
+            Err(Fault::usage(format!("{name} contains no URL"), remedy))
         }
         Ok(text) => Ok(text.trim().to_owned()),
         Err(error) => {
-            Err(Fault::usage(format!("the URL cannot be read from {name}: {error}"), remedy))
+            Err(Fault::usage(format!("cannot read the URL from {name}: {error}"), remedy))
         }
     }
 }
 
-/// Whether something in a URL may be a password.
+/// Returns whether a URL may contain a password.
 fn has_password(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else { return false };
     if scheme == "sqlite" {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_recognised_wherever_it_stands() {
+    fn a_password_is_recognised_in_any_position() {
         for url in [
             "postgres://ada:pw@db/shop",
             "postgres://ada:p@w@db/shop",

@@ -1,4 +1,4 @@
-//! `key`, `key = value` and `key(list)`, separated by commas.
+//! Attribute arguments: `key`, `key = value` and `key(list)`, separated by commas.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -10,8 +10,8 @@ use crate::diag::{self, Errors};
 use crate::path::parse_path;
 use crate::symbol;
 
-/// What an author allows for an item, as attributes for what is generated from it. An expectation becomes
-/// permission: it is the item itself that fulfils it.
+/// Returns the lints that an item allows, as attributes for the code generated from it. An `expect` becomes
+/// an `allow`, because the item itself fulfils the expectation.
 pub(crate) fn allowed_lints(attrs: &[Attribute]) -> Vec<TokenStream> {
     let lints = |attr: &Attribute| match &attr.meta {
         Meta::List(list) if list.path.is_ident("allow") || list.path.is_ident("expect") => {
@@ -23,7 +23,7 @@ pub(crate) fn allowed_lints(attrs: &[Attribute]) -> Vec<TokenStream> {
     attrs.iter().filter_map(lints).collect()
 }
 
-/// One `key ..` of an attribute; the value is read when it is known what it should be.
+/// One `key ..` of an attribute. The value stays unparsed until its expected form is known.
 pub(crate) struct Entry {
     key: Ident,
     value: Value,
@@ -45,7 +45,7 @@ impl Entry {
         self.key.span()
     }
 
-    /// The value's own place, or the key's if there is none.
+    /// Returns the span of the value, or of the key if there is no value.
     pub(crate) fn value_span(&self) -> Span {
         match &self.value {
             Value::None => self.key.span(),
@@ -60,7 +60,7 @@ impl Entry {
         diag::malformed(self.value_span(), &self.key(), expected)
     }
 
-    /// Reads an assigned value; `expected` shows how it should look.
+    /// Parses an assigned value; `expected` shows the correct form in the error.
     pub(crate) fn assigned<T>(
         &self,
         expected: &str,
@@ -82,7 +82,7 @@ impl Entry {
         self.assigned(&format!("{} = some::path", self.key()), parse_path)
     }
 
-    /// A whole number above zero.
+    /// Parses a whole number greater than zero.
     pub(crate) fn count(&self) -> syn::Result<u32> {
         let expected = format!("{} = 5", self.key());
         let literal = self.assigned(&expected, <LitInt as Parse>::parse)?;
@@ -93,8 +93,8 @@ impl Entry {
         }
     }
 
-    /// The same value under another key.
-    pub(crate) fn under(&self, key: &str) -> TokenStream {
+    /// Returns the entry with another key.
+    pub(crate) fn with_key(&self, key: &str) -> TokenStream {
         Self { key: Ident::new(key, self.key.span()), value: self.value.clone() }
             .into_token_stream()
     }
@@ -106,7 +106,7 @@ impl Entry {
         }
     }
 
-    /// The entries of `key(..)`.
+    /// Parses the entries of `key(..)`.
     pub(crate) fn list(&self, expected: &str) -> syn::Result<Vec<Self>> {
         match &self.value {
             Value::List(group) => parse_entries.parse2(group.stream()),
@@ -133,7 +133,7 @@ impl Parse for Entry {
     }
 }
 
-/// Reads all entries of a list.
+/// Parses all entries of a list.
 pub(crate) fn parse_entries(input: ParseStream<'_>) -> syn::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     while !input.is_empty() {
@@ -145,10 +145,11 @@ pub(crate) fn parse_entries(input: ParseStream<'_>) -> syn::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Keeps what is known, and notes what is unknown or said twice. `alias` may be repeated.
-pub(crate) fn known(
+/// Returns the entries with known keys, and records unknown and repeated ones as errors. `alias` may be
+/// repeated.
+pub(crate) fn retain_known(
     entries: Vec<Entry>,
-    place: &str,
+    item: &str,
     keys: &[&str],
     errors: &mut Errors,
 ) -> Vec<Entry> {
@@ -156,7 +157,7 @@ pub(crate) fn known(
     for entry in entries {
         let key = entry.key();
         if !keys.contains(&key.as_str()) {
-            errors.push(diag::unknown_key(entry.span(), &key, place, keys));
+            errors.push(diag::unknown_key(entry.span(), &key, item, keys));
         } else if key != symbol::ALIAS && kept.iter().any(|earlier| earlier.key() == key) {
             errors.push(diag::repeated_key(entry.span(), &key));
         } else {
@@ -166,32 +167,32 @@ pub(crate) fn known(
     kept
 }
 
-/// The known entries of every `#[outbox(..)]` among some attributes.
+/// Returns the known entries of every `#[outbox(..)]` attribute.
 pub(crate) fn outbox_entries(
     attrs: &[Attribute],
-    place: &str,
+    item: &str,
     keys: &[&str],
     errors: &mut Errors,
 ) -> Vec<Entry> {
     let mut entries = Vec::new();
     for attr in attrs.iter().filter(|attr| attr.path().is_ident(symbol::OUTBOX)) {
-        entries.extend(errors.note(list_of(attr)).unwrap_or_default());
+        entries.extend(errors.note(parse_list(attr)).unwrap_or_default());
     }
-    known(entries, place, keys, errors)
+    retain_known(entries, item, keys, errors)
 }
 
-/// The entries of every `#[serde(..)]` among some attributes. What cannot be read is left for serde
-/// to complain about.
+/// Returns the entries of every `#[serde(..)]` attribute. A malformed attribute is skipped, because serde
+/// reports it.
 pub(crate) fn serde_entries<'a>(attrs: impl IntoIterator<Item = &'a Attribute>) -> Vec<Entry> {
     attrs
         .into_iter()
         .filter(|attr| attr.path().is_ident(symbol::SERDE))
-        .filter_map(|attr| list_of(attr).ok())
+        .filter_map(|attr| parse_list(attr).ok())
         .flatten()
         .collect()
 }
 
-fn list_of(attr: &Attribute) -> syn::Result<Vec<Entry>> {
+fn parse_list(attr: &Attribute) -> syn::Result<Vec<Entry>> {
     match &attr.meta {
         Meta::List(list) => parse_entries.parse2(list.tokens.clone()),
         other => Err(diag::malformed_list(syn::spanned::Spanned::span(other))),

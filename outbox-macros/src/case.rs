@@ -1,5 +1,5 @@
-//! The rename rules, as serde has them. Letters beyond ASCII have cases as well, which serde leaves as they
-//! are or fails at.
+//! The rename rules of serde. Unlike serde, they also change the case of letters beyond ASCII, which serde
+//! leaves unchanged or fails on.
 
 use syn::LitStr;
 
@@ -36,7 +36,7 @@ impl Case {
         })
     }
 
-    /// Renames a variant, which is written in Pascal case.
+    /// Renames a variant, whose name is in Pascal case.
     pub(crate) fn rename(self, variant: &str) -> String {
         match self {
             Self::Lower => variant.to_lowercase(),
@@ -50,7 +50,7 @@ impl Case {
             }
             Self::Snake => snake(variant),
             Self::ScreamingSnake => snake(variant).to_uppercase(),
-            // An underscore that stood there before becomes one, too.
+            // An underscore in the original name becomes a hyphen, too.
             Self::Kebab => snake(variant).replace('_', "-"),
             Self::ScreamingKebab => snake(variant).to_uppercase().replace('_', "-"),
         }
@@ -91,8 +91,8 @@ mod tests {
         );
     }
 
-    /// What serde does to the names of variants, as its source has it.
-    fn of_serde(rule: &str, variant: &str) -> String {
+    /// Renames a variant as the source code of serde does.
+    fn serde_rename(rule: &str, variant: &str) -> String {
         let snake = || {
             let mut snake = String::new();
             for (index, letter) in variant.char_indices() {
@@ -127,13 +127,13 @@ mod tests {
         }
         for (rule, case) in RULES {
             for variant in variants.iter().filter(|variant| !variant.is_empty()) {
-                assert_eq!(case.rename(variant), of_serde(rule, variant), "{rule}: {variant}");
+                assert_eq!(case.rename(variant), serde_rename(rule, variant), "{rule}: {variant}");
             }
         }
     }
 
     #[test]
-    fn letters_of_other_scripts_disturb_no_rule() {
+    fn every_rule_accepts_letters_of_other_scripts() {
         for (_, case) in RULES {
             for variant in ["", "Ü", "ÜÖ", "İx", "ßa", "Дело", "名前", "ǅx", "A\u{301}"]
             {

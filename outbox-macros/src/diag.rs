@@ -1,4 +1,4 @@
-//! Every message, and the context that gathers them.
+//! The error messages, one function each, and the context that collects them.
 //!
 //! Wording: lower case, no full stop, the attribute as the user typed it, then "; " and the remedy.
 
@@ -7,7 +7,8 @@ use std::fmt::Display;
 use proc_macro2::{Span, TokenStream};
 use syn::Error;
 
-/// The errors of one item. It must be asked for them before it goes.
+/// Collects the errors of one item. It panics if it is dropped without [`Errors::finish`], so that no error
+/// is lost.
 pub(crate) struct Errors {
     found: Option<Option<Error>>,
 }
@@ -25,12 +26,12 @@ impl Errors {
         }
     }
 
-    /// The value, or its error noted.
+    /// Returns the value, or records the error.
     pub(crate) fn note<T>(&mut self, result: syn::Result<T>) -> Option<T> {
         result.map_err(|error| self.push(error)).ok()
     }
 
-    /// All of them as `compile_error!`; nothing if there were none.
+    /// Returns all errors as `compile_error!` calls; empty if there are none.
     pub(crate) fn finish(mut self) -> TokenStream {
         self.found.take().flatten().map(Error::into_compile_error).unwrap_or_default()
     }
@@ -43,9 +44,9 @@ impl Errors {
 impl Drop for Errors {
     fn drop(&mut self) {
         if self.found.is_some() && !std::thread::panicking() {
-            #[expect(clippy::panic, reason = "a forgotten check is a bug of ours, not of the user")]
+            #[expect(clippy::panic, reason = "a missing call of `finish` is a bug in this crate")]
             {
-                panic!("errors were gathered and not reported");
+                panic!("errors were collected and not reported");
             }
         }
     }
@@ -62,11 +63,11 @@ fn list(words: &[&str]) -> String {
 
 // Attributes.
 
-pub(crate) fn unknown_key(span: Span, key: &str, place: &str, known: &[&str]) -> Error {
+pub(crate) fn unknown_key(span: Span, key: &str, item: &str, known: &[&str]) -> Error {
     if known.is_empty() {
-        return error(span, format!("unknown key `{key}`; {place} takes no `outbox` attribute"));
+        return error(span, format!("unknown key `{key}`; {item} takes no `outbox` attribute"));
     }
-    error(span, format!("unknown key `{key}`; {place} takes {}", list(known)))
+    error(span, format!("unknown key `{key}`; {item} takes {}", list(known)))
 }
 
 pub(crate) fn repeated_key(span: Span, key: &str) -> Error {
@@ -86,7 +87,7 @@ pub(crate) fn unknown_rename_rule(span: Span, rule: &str, known: &[&str]) -> Err
 }
 
 pub(crate) fn malformed_duration(span: Span, key: &str, text: &str, or_none: bool) -> Error {
-    let or_none = if or_none { " or \"none\"" } else { "" };
+    let or_none = if or_none { ", or \"none\"" } else { "" };
     error(
         span,
         format!(
@@ -97,32 +98,30 @@ pub(crate) fn malformed_duration(span: Span, key: &str, text: &str, or_none: boo
 }
 
 pub(crate) fn zero(span: Span, key: &str) -> Error {
-    error(span, format!("`{key}` must be more than zero"))
+    error(span, format!("`{key}` must be greater than zero"))
 }
 
 pub(crate) fn base_above_max(span: Span) -> Error {
-    error(span, "`base` is longer than `max`; the first delay cannot exceed the longest")
+    error(span, "`base` is longer than `max`; lower `base` or raise `max`")
 }
 
 // Names.
 
 pub(crate) fn empty_name(span: Span, key: &str) -> Error {
-    error(span, format!("`{key}` is empty; a stored name needs at least one character"))
+    error(span, format!("`{key}` is empty; use at least one character"))
 }
 
 pub(crate) fn long_name(span: Span, what: &str, bytes: usize, limit: usize) -> Error {
     error(
         span,
-        format!(
-            "{what} name has {bytes} bytes; at most {limit} can be stored, choose a shorter one"
-        ),
+        format!("{what} name has {bytes} bytes, at most {limit} can be stored; use a shorter name"),
     )
 }
 
 pub(crate) fn spaced_name(span: Span, key: &str) -> Error {
     error(
         span,
-        format!("`{key}` begins or ends with white space; some databases ignore it, remove it"),
+        format!("`{key}` starts or ends with whitespace, which some databases ignore; remove it"),
     )
 }
 
@@ -134,14 +133,14 @@ pub(crate) fn duplicate_name(span: Span, name: &str, other: &str) -> Error {
     error(
         span,
         format!(
-            "name `{name}` is taken by `{other}`; every variant needs a name of its own, give one \
-             with `#[outbox(name = \"..\")]`"
+            "name `{name}` is already used by `{other}`; give the variant a unique name with \
+             `#[outbox(name = \"..\")]`"
         ),
     )
 }
 
 pub(crate) fn colliding_alias(span: Span, name: &str, other: &str) -> Error {
-    error(span, format!("alias `{name}` leads to `{other}` already; remove it from one of them"))
+    error(span, format!("alias `{name}` already refers to `{other}`; remove it from one of them"))
 }
 
 // Items.
@@ -161,8 +160,8 @@ pub(crate) fn generic(span: Span, derive: &str) -> Error {
     error(
         span,
         format!(
-            "`{derive}` cannot be derived for a generic type; a stored name stands for one type, use \
-             concrete types"
+            "`{derive}` cannot be derived for a generic type, because a stored name identifies one \
+             type; use concrete types"
         ),
     )
 }
@@ -170,8 +169,8 @@ pub(crate) fn generic(span: Span, derive: &str) -> Error {
 pub(crate) fn borrowing(span: Span) -> Error {
     error(
         span,
-        "an event cannot borrow; it is read back from the database long after, own the data \
-         (`String`, `Vec<T>`)",
+        "an event cannot borrow data, because it is decoded from the database later; use owned \
+         types such as `String` or `Vec<T>`",
     )
 }
 
@@ -183,8 +182,7 @@ pub(crate) fn unsupported_serde(span: Span, key: &str, known: &[&str]) -> Error 
     error(
         span,
         format!(
-            "`serde({key})` has no effect on an event; known here are {}, and every attribute on \
-             fields",
+            "`serde({key})` has no effect on an event; use {}, or attributes on fields",
             list(known)
         ),
     )
@@ -194,8 +192,8 @@ pub(crate) fn skipped_newtype(span: Span, key: &str) -> Error {
     error(
         span,
         format!(
-            "`serde({key})` on the only value of an event leaves nothing to store; make it a field \
-             with a name, or drop the value"
+            "`serde({key})` on the only value of an event leaves nothing to store; use a named field, \
+             or remove the value"
         ),
     )
 }
@@ -203,19 +201,19 @@ pub(crate) fn skipped_newtype(span: Span, key: &str) -> Error {
 // Listeners.
 
 pub(crate) fn missing_event(span: Span) -> Error {
-    error(span, "missing `event`; name what it listens to: `event = OrderEvent::Paid`")
+    error(span, "missing `event`; add the event to listen to: `event = OrderEvent::Paid`")
 }
 
 pub(crate) fn missing_aggregate(span: Span) -> Error {
     error(
         span,
-        "missing `aggregate`; an event named by a string needs one: `aggregate = Order`, or \
-         `aggregate = outbox::Global` if it belongs to none",
+        "missing `aggregate`, which an event given as a string requires; add `aggregate = Order`, or \
+         `aggregate = outbox::Global` if the event belongs to no aggregate",
     )
 }
 
 pub(crate) fn not_a_function(span: Span) -> Error {
-    error(span, "`#[listener]` goes on an async function")
+    error(span, "`#[listener]` requires an async function; put it on an `async fn`")
 }
 
 pub(crate) fn not_async(span: Span) -> Error {
@@ -225,27 +223,26 @@ pub(crate) fn not_async(span: Span) -> Error {
 pub(crate) fn receiver(span: Span) -> Error {
     error(
         span,
-        "a listener cannot take `self`; make it a free function and ask for what it needs with \
-         `State<T>`",
+        "a listener cannot take `self`; use a free function and take application state as `State<T>`",
     )
 }
 
 pub(crate) fn generic_function(span: Span) -> Error {
-    error(span, "a listener cannot be generic; it is called by the runtime, use concrete types")
+    error(span, "a listener cannot be generic, because the runtime calls it; use concrete types")
 }
 
 pub(crate) fn unusual_function(span: Span, keyword: &str) -> Error {
     error(span, format!("a listener cannot be `{keyword}`; write a plain `async fn`"))
 }
 
-const ASKABLE: &str = "`State<T>`, `Meta`, `&EventEnvelope` and `&mut Tx<DB>`";
+const EXTRACTORS: &str = "`State<T>`, `Meta`, `&EventEnvelope` or `&mut Tx<DB>`";
 
 pub(crate) fn second_payload(span: Span) -> Error {
     error(
         span,
         format!(
-            "a second payload argument; a listener takes one payload, and beside it may ask for \
-             {ASKABLE}: wrap what the application provides in `State<T>`"
+            "a listener takes at most one payload argument; every other argument must be {EXTRACTORS}: \
+             wrap application state in `State<T>`"
         ),
     )
 }
@@ -253,36 +250,35 @@ pub(crate) fn second_payload(span: Span) -> Error {
 pub(crate) fn mutable_argument(span: Span) -> Error {
     error(
         span,
-        format!(
-            "a listener cannot ask for a `&mut` reference; beside the payload it may ask for {ASKABLE}"
-        ),
+        "only `Tx<DB>` can be a `&mut` argument; take the payload by value or by `&`, and application \
+         state as `State<T>`",
     )
 }
 
-pub(crate) fn transaction_not_lent(span: Span) -> Error {
+pub(crate) fn transaction_not_by_mut_reference(span: Span) -> Error {
     error(
         span,
-        "a listener is lent the transaction that ends its event, and does not end it itself; write \
+        "a listener borrows the transaction that settles its event and cannot commit it; use \
          `&mut outbox::Tx<..>`",
     )
 }
 
 pub(crate) fn second_transaction(span: Span) -> Error {
-    error(span, "an event is ended by one transaction; ask for one `&mut Tx<..>`")
+    error(span, "an event is settled in one transaction; use one `&mut Tx<..>` argument")
 }
 
 pub(crate) fn unbound_argument(span: Span, name: &str) -> Error {
     error(
         span,
         format!(
-            "argument `{name}` is neither a field in the `event` pattern nor something a listener can \
-             ask for; add it to the pattern, or ask for {ASKABLE}"
+            "argument `{name}` is not a field in the `event` pattern; add it to the pattern, or use \
+             {EXTRACTORS}"
         ),
     )
 }
 
 pub(crate) fn unused_field(span: Span, name: &str) -> Error {
-    error(span, format!("no argument is called `{name}`; add one, or leave the field to `..`"))
+    error(span, format!("no argument is named `{name}`; add one, or replace the field with `..`"))
 }
 
 pub(crate) fn field_pattern(span: Span) -> Error {
@@ -295,15 +291,26 @@ pub(crate) fn field_pattern(span: Span) -> Error {
 pub(crate) fn pattern_of_a_name(span: Span) -> Error {
     error(
         span,
-        "an event that is named in quotes has no fields to take apart; take its payload as one \
-         argument",
+        "an event given as a string has no fields to destructure; take its payload as one argument",
     )
 }
 
 pub(crate) fn tuple_pattern(span: Span) -> Error {
     error(
         span,
-        "a variant without field names cannot be taken apart here; name the variant alone and take \
-         its value, or a tuple of its values, as one argument",
+        "a variant without field names cannot be destructured here; use the variant without a \
+         pattern and take its value, or a tuple of its values, as one argument",
+    )
+}
+
+// Checks at compile time, which report a string.
+
+pub(crate) fn event_is_an_enum(path: &str) -> String {
+    format!("`{path}` is an enum; name one of its variants: `event = {path}::..`")
+}
+
+pub(crate) fn different_aggregate(event: &str) -> String {
+    format!(
+        "`{event}` declares another aggregate; remove `aggregate`, or use the same one in both places"
     )
 }

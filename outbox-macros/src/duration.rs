@@ -1,8 +1,8 @@
-//! `"200ms"`, `"30s"`, `"5m"`, `"1h"`, `"7d"`.
+//! Durations such as `"200ms"`, `"30s"`, `"5m"`, `"1h"` and `"7d"`.
 
 use std::time::Duration;
 
-/// A whole number with a unit, if the text is one.
+/// Parses a whole number with a unit; `None` for any other text.
 pub(crate) fn parse(text: &str) -> Option<Duration> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_every_unit() {
+    fn parses_every_unit() {
         assert_eq!(parse("200ms"), Some(Duration::from_millis(200)));
         assert_eq!(parse("30s"), Some(Duration::from_secs(30)));
         assert_eq!(parse("5m"), Some(Duration::from_secs(300)));
@@ -32,14 +32,14 @@ mod tests {
     }
 
     #[test]
-    fn refuses_everything_else() {
+    fn rejects_other_texts() {
         for text in ["", "5", "s", "-1s", "1.5s", "1 s", "1w", "99999999999999999999s", "1s2"] {
             assert_eq!(parse(text), None, "{text}");
         }
         assert_eq!(parse(&format!("{}d", u64::MAX)), None);
     }
 
-    /// Every text of up to so many letters.
+    /// Returns every text of at most `longest` letters.
     fn texts(alphabet: &str, longest: usize) -> Vec<String> {
         let mut texts = vec![String::new()];
         let mut last = texts.clone();
@@ -57,7 +57,7 @@ mod tests {
         [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
     #[test]
-    fn takes_digits_and_a_unit_and_nothing_else() {
+    fn accepts_only_digits_and_a_unit() {
         for text in texts("019smhd -+.ü\u{661}\0", 4) {
             let unit = text.trim_start_matches(['0', '1', '9']);
             let count = text[..text.len() - unit.len()].parse::<u64>();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn every_count_of_every_unit_comes_back_until_it_no_longer_fits() {
+    fn every_unit_is_exact_up_to_its_maximum() {
         for (unit, millis) in UNITS {
             let most = if millis == 1 { u64::MAX } else { u64::MAX / (millis / 1_000) };
             let counts = (0..64).flat_map(|bit| {

@@ -1,10 +1,10 @@
-//! The macros of the [`outbox`](https://docs.rs/outbox) crate. Depend on that one: the code generated
-//! here names its items through `::outbox`.
+//! The macros of the [`outbox`](https://docs.rs/outbox) crate. Depend on `outbox` instead of this crate: the
+//! generated code refers to items of `::outbox`.
 //!
 //! # Layout
-//! Each macro goes through the same stages, one file each: parse the attributes, build a model that
-//! keeps the user's tokens, check it, expand it. All errors of an item are reported together, and an
-//! item with errors still gets its traits, so that no error causes a second one.
+//! Each macro has the same stages, one file each: parse the attributes, build a model that keeps the user's
+//! tokens, check it, expand it. All errors of an item are reported together. An item with errors still gets
+//! its trait implementations, so that one error does not cause others.
 
 mod attr;
 mod case;
@@ -18,19 +18,20 @@ mod names;
 
 use proc_macro::TokenStream;
 
-/// Makes an enum, or a struct, a domain event. See the crate page of `outbox`.
+/// Implements `EventType` for an enum or a struct. See the crate documentation of `outbox`.
 #[proc_macro_derive(EventType, attributes(outbox, serde))]
 pub fn derive_event_type(input: TokenStream) -> TokenStream {
     names::derive_event_type(input.into()).into()
 }
 
-/// Makes a struct, or each variant of an enum, an aggregate. See the crate page of `outbox`.
+/// Implements `AggregateType` for a struct or an enum, whose variants are aggregates. See the crate
+/// documentation of `outbox`.
 #[proc_macro_derive(AggregateType, attributes(outbox))]
 pub fn derive_aggregate_type(input: TokenStream) -> TokenStream {
     names::derive_aggregate_type(input.into()).into()
 }
 
-/// Makes an async function the listener of an event. See the crate page of `outbox`.
+/// Registers an async function as the listener of an event. See the crate documentation of `outbox`.
 #[proc_macro_attribute]
 pub fn listener(args: TokenStream, function: TokenStream) -> TokenStream {
     listener::expand(args.into(), function.into()).into()

@@ -1,4 +1,4 @@
-//! Paths as users write them: a type, a type's variant, or a name in quotes.
+//! Events and aggregates as users name them: a type, a variant of an enum, or a string.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -7,23 +7,23 @@ use syn::parse::ParseStream;
 use syn::spanned::Spanned;
 use syn::{LitStr, Path, parse_quote};
 
-/// A path that may be `crate` or begin with it.
+/// Parses a path that may start with `crate`.
 pub(crate) fn parse_path(input: ParseStream<'_>) -> syn::Result<Path> {
     Path::parse_mod_style(input)
 }
 
-/// Where the `outbox` crate is, if nothing else is said.
+/// Returns the path of the `outbox` crate if `crate = ..` does not override it.
 pub(crate) fn default_crate() -> Path {
     parse_quote!(::outbox)
 }
 
 /// `Order`, `Aggregates::Order` or `"Order"`.
 pub(crate) enum Named {
-    /// A struct that stands for itself.
+    /// A struct.
     Type(Path),
     /// One variant of an enum.
-    Variant { of: Path, variant: Ident },
-    /// A name known at run time only.
+    Variant { enum_path: Path, variant: Ident },
+    /// A string, for a name known at run time only.
     Name(LitStr),
 }
 
@@ -35,9 +35,9 @@ impl Named {
         parse_path(input).map(Self::from_path)
     }
 
-    /// Tells `shop::Order` (a module's struct) from `Aggregates::Order` (an enum's variant) by the
-    /// case of the part before the last, as Rust's naming lint has it. Scripts without case are
-    /// taken for types.
+    /// Distinguishes `shop::Order` (a struct in a module) from `Aggregates::Order` (a variant of an enum) by
+    /// the case of the last segment but one, following the naming lints of Rust. A name in a script without
+    /// case is taken for a type.
     fn from_path(mut path: Path) -> Self {
         let before_last = path.segments.iter().rev().nth(1);
         let is_type = before_last.is_some_and(|segment| {
@@ -50,7 +50,7 @@ impl Named {
         let last = path.segments.pop();
         path.segments.pop_punct();
         match last {
-            Some(last) => Self::Variant { of: path, variant: last.ident },
+            Some(last) => Self::Variant { enum_path: path, variant: last.ident },
             None => Self::Type(path),
         }
     }
@@ -58,24 +58,24 @@ impl Named {
     pub(crate) fn span(&self) -> Span {
         match self {
             Self::Type(path) => path.span(),
-            Self::Variant { of, .. } => of.span(),
+            Self::Variant { enum_path, .. } => enum_path.span(),
             Self::Name(name) => name.span(),
         }
     }
 
-    /// The constant `AggregateInfo` of what is named.
+    /// Returns an expression for the constant `AggregateInfo` of the named aggregate.
     pub(crate) fn aggregate_info(&self) -> TokenStream {
         let span = self.span();
         match self {
             Self::Type(path) => {
                 quote_spanned!(span=> <#path as __outbox::SingleAggregate>::AGGREGATE)
             }
-            Self::Variant { of, variant } => {
+            Self::Variant { enum_path, variant } => {
                 let check =
                     variant_check(span, &format_ident!("__Aggregate"), variant, &quote!({ .. }));
                 let name = variant.unraw().to_string();
                 quote_spanned!(span=> {
-                    type __Aggregate = #of;
+                    type __Aggregate = #enum_path;
                     #check
                     __outbox::aggregate_of(
                         <__Aggregate as __outbox::AggregateType>::AGGREGATES,
@@ -88,26 +88,27 @@ impl Named {
     }
 }
 
-/// Lets rustc complain about a variant or a field that does not exist: it knows the similar ones.
+/// Generates a check for a variant and its fields, so that rustc reports misspelt names and suggests similar
+/// ones.
 pub(crate) fn variant_check(
     span: Span,
-    of: &Ident,
+    ty: &Ident,
     variant: &Ident,
     fields: &TokenStream,
 ) -> TokenStream {
     quote_spanned! {span=>
-        fn __variant_exists(value: &#of) -> bool {
-            __outbox::matches!(value, #of::#variant #fields)
+        fn __variant_exists(value: &#ty) -> bool {
+            __outbox::matches!(value, #ty::#variant #fields)
         }
     }
 }
 
-/// An identifier for a generated local variable, invisible to the user's code.
+/// Returns an identifier for a generated local variable that the user's code cannot refer to.
 pub(crate) fn local(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
 }
 
-/// A path as the text that `#[serde(crate = "..")]` wants.
+/// Formats a path without spaces.
 pub(crate) fn as_text(path: &Path) -> String {
     path.to_token_stream().to_string().replace(' ', "")
 }

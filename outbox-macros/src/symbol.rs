@@ -1,4 +1,4 @@
-//! Every word that a user may write in one of our attributes.
+//! The keys of the attributes.
 
 pub(crate) const OUTBOX: &str = "outbox";
 pub(crate) const SERDE: &str = "serde";
@@ -20,22 +20,22 @@ pub(crate) const TIMEOUT: &str = "timeout";
 
 /// `#[outbox(..)]` on an enum that derives `EventType`.
 pub(crate) const EVENT_ENUM_KEYS: &[&str] = &[AGGREGATE, CRATE, RENAME_ALL];
-/// `#[outbox(..)]` on one of its variants.
+/// `#[outbox(..)]` on a variant of such an enum.
 pub(crate) const EVENT_VARIANT_KEYS: &[&str] = &[ALIAS, NAME, NO_LISTENER];
 /// `#[outbox(..)]` on a struct that derives `EventType`.
 pub(crate) const EVENT_STRUCT_KEYS: &[&str] = &[AGGREGATE, ALIAS, CRATE, NAME, NO_LISTENER];
-/// `#[outbox(..)]` on a field of either.
+/// `#[outbox(..)]` on a field of an event.
 pub(crate) const EVENT_FIELD_KEYS: &[&str] = &[AGGREGATE_ID];
 /// `#[outbox(..)]` on an enum that derives `AggregateType`.
 pub(crate) const AGGREGATE_ENUM_KEYS: &[&str] = &[CRATE, RENAME_ALL];
-/// `#[outbox(..)]` on one of its variants.
+/// `#[outbox(..)]` on a variant of such an enum.
 pub(crate) const AGGREGATE_VARIANT_KEYS: &[&str] = &[ALIAS, NAME];
 /// `#[outbox(..)]` on a struct that derives `AggregateType`.
 pub(crate) const AGGREGATE_STRUCT_KEYS: &[&str] = &[ALIAS, CRATE, NAME];
-/// `#[outbox(..)]` where nothing may be said.
+/// `#[outbox(..)]` where no key is allowed.
 pub(crate) const NO_KEYS: &[&str] = &[];
 /// `#[listener(..)]`.
 pub(crate) const LISTENER_KEYS: &[&str] =
     &[AGGREGATE, CONCURRENCY, CRATE, EVENT, OUTBOX, RETRY, TIMEOUT];
-/// `retry(..)` in it.
+/// `retry(..)` in `#[listener(..)]`.
 pub(crate) const RETRY_KEYS: &[&str] = &[BASE, MAX, MAX_ATTEMPTS];

@@ -1,4 +1,4 @@
-//! What the compiler tells users, case by case.
+//! Compiles one program per case and compares the errors of the compiler.
 
 #![allow(
     clippy::disallowed_methods,

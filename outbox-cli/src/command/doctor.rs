@@ -6,7 +6,7 @@ use crate::args::Doctor;
 use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
-use crate::output::{BAD, DIM, Form, GOOD, WARN, answer, document};
+use crate::output::{BAD, DIM, Format, GOOD, WARN, print_json, print_text};
 use crate::table::{Cell, Columns};
 
 #[derive(Serialize)]
@@ -28,23 +28,22 @@ struct Entry<'a> {
 
 pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: Doctor) -> Result<Exit, Fault> {
     let Doctor { types, overdue, long_transaction, strict } = args;
-    let examination = DoctorOptions { types, overdue, long_transaction };
-    let findings =
-        session.store.doctor(&examination).await.map_err(|error| session.fault(error))?;
+    let options = DoctorOptions { types, overdue, long_transaction };
+    let findings = session.store.doctor(&options).await.map_err(|error| session.fault(error))?;
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
     let (errors, warnings) = (count(FindingLevel::Error), count(FindingLevel::Warning));
-    let told = match session.form {
-        Form::Programs => document(&Report {
+    let printed = match session.format {
+        Format::Json => print_json(&Report {
             table: session.table().to_string(),
             errors,
             warnings,
             findings: findings.iter().map(entry).collect(),
         }),
-        Form::People => answer(&text(&findings, errors, warnings)),
+        Format::Text => print_text(&text(&findings, errors, warnings)),
     };
     let worst = if strict { FindingLevel::Warning } else { FindingLevel::Error };
     let bad = findings.iter().any(|finding| finding.level >= worst);
-    Fault::conclude(told, Ok(if bad { Exit::No } else { Exit::Done }))
+    Fault::conclude(printed, Ok(if bad { Exit::Negative } else { Exit::Success }))
 }
 
 fn entry(finding: &Finding) -> Entry<'_> {

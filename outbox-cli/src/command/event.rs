@@ -1,4 +1,4 @@
-//! One event, for people and for programs.
+//! Formatting of one event, as text and as JSON.
 
 use std::time::SystemTime;
 
@@ -8,10 +8,10 @@ use outbox_runtime::store::EventRow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::output::{BAD, DIM, GOOD, WARN, short};
-use crate::time::{exact, from};
+use crate::output::{BAD, DIM, GOOD, WARN, truncate};
+use crate::time::{relative_time, rfc3339};
 
-/// An event for programs, named as the table's columns are.
+/// An event as JSON. The fields are named like the columns of the table.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
     sequence: i64,
@@ -37,8 +37,8 @@ pub(crate) struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// With the payload, if the row has it.
-    pub(crate) fn of(row: &'a EventRow) -> Self {
+    /// Creates the document, with the payload if the row has it.
+    pub(crate) fn new(row: &'a EventRow) -> Self {
         Self {
             sequence: row.sequence,
             event_id: &row.event_id,
@@ -48,12 +48,12 @@ impl<'a> Document<'a> {
             tenant_id: row.tenant_id.as_deref(),
             status: row.status.to_string(),
             attempts: row.attempts,
-            available_at: row.available_at.map(exact),
-            created_at: row.created_at.map(exact),
-            done_at: row.done_at.map(exact),
+            available_at: row.available_at.map(rfc3339),
+            created_at: row.created_at.map(rfc3339),
+            done_at: row.done_at.map(rfc3339),
             last_error: row.last_error.as_deref(),
             locked_by: row.locked_by.as_deref(),
-            locked_at: row.locked_at.map(exact),
+            locked_at: row.locked_at.map(rfc3339),
             claim_token: row.claim_token,
             takeovers: row.takeovers,
             headers: row.headers.as_deref().map(raw),
@@ -63,14 +63,14 @@ impl<'a> Document<'a> {
     }
 }
 
-/// JSON as it is; what is none becomes a text.
+/// Returns stored JSON unchanged. A text that is not JSON becomes a JSON string.
 pub(super) fn raw(json: &str) -> Box<RawValue> {
     RawValue::from_string(json.to_owned())
         .or_else(|_| RawValue::from_string(serde_json::Value::from(json).to_string()))
         .unwrap_or_default()
 }
 
-/// `Order 7`.
+/// Formats the aggregate: `Order 7`.
 pub(crate) fn aggregate(row: &EventRow) -> String {
     match &row.aggregate_id {
         Some(id) => format!("{} {id}", row.aggregate_type),
@@ -87,27 +87,27 @@ pub(crate) fn style(status: Status) -> Style {
     }
 }
 
-/// What there is to say beyond the status: who has it, when it is due, why it failed.
+/// Describes what the status does not show: the owner, the time when the event is due, the last error.
 pub(crate) fn remark(row: &EventRow, now: SystemTime) -> String {
-    const MOST: usize = 60;
+    const MAX_CHARS: usize = 60;
     let error = row.last_error.as_deref().unwrap_or_default();
     let is_later = row.available_at.is_none_or(|time| time > now);
-    let due = row.available_at.map_or_else(|| "at no time".to_owned(), |time| from(now, time));
+    let due = row.available_at.map_or_else(|| "never".to_owned(), |time| relative_time(now, time));
     let text = match (&row.locked_by, row.status) {
-        (Some(owner), Status::New | Status::Retry) if is_later => format!("in hand of {owner}"),
-        (Some(owner), Status::New | Status::Retry) => format!("lease of {owner} ended {due}"),
+        (Some(owner), Status::New | Status::Retry) if is_later => format!("claimed by {owner}"),
+        (Some(owner), Status::New | Status::Retry) => format!("lease of {owner} expired {due}"),
         (None, Status::New) if is_later => format!("due {due}"),
         (None, Status::Retry) if error.is_empty() => {
-            format!("due {due} (postponed by its listener)")
+            format!("due {due} (deferred by its listener)")
         }
         (None, Status::Retry) => format!("due {due}: {error}"),
         (_, Status::Dead) => error.to_owned(),
         _ => String::new(),
     };
-    short(&text, MOST)
+    truncate(&text, MAX_CHARS)
 }
 
-/// What is said in place of a payload.
-pub(crate) fn hidden(row: &EventRow) -> String {
-    format!("{DIM}{} bytes; `--payload` shows them{DIM:#}", row.payload_bytes)
+/// Returns the text shown in place of a payload.
+pub(crate) fn payload_placeholder(row: &EventRow) -> String {
+    format!("{DIM}{} bytes; use `--payload` to show them{DIM:#}", row.payload_bytes)
 }

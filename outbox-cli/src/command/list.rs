@@ -8,9 +8,9 @@ use crate::args::List;
 use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
-use crate::output::{CAPPED, Form, answer, document, harmless, note};
+use crate::output::{COUNT_LIMIT, Format, note, print_json, print_text, sanitize};
 use crate::table::{Cell, Columns};
-use crate::time::from;
+use crate::time::relative_time;
 
 pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &List) -> Result<Exit, Fault> {
     let fault = |error| session.fault(error);
@@ -19,22 +19,22 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &List) -> Resu
     let rows = session.store.list(&query).await.map_err(fault)?;
     if rows.len() < query.limit as usize
         && matches!(query.status, Some(Status::New | Status::Retry))
-        && session.store.stats(&TypeFilter::ALL).await.map_err(fault)?.pending >= CAPPED
+        && session.store.stats(&TypeFilter::ALL).await.map_err(fault)?.pending >= COUNT_LIMIT
     {
-        note("only the 100,000 events that have been due for longest were looked at");
+        note("only the 100,000 events that have been due longest were searched");
     }
-    if session.form == Form::Programs {
-        document(&rows.iter().map(Document::of).collect::<Vec<_>>())?;
+    if session.format == Format::Json {
+        print_json(&rows.iter().map(Document::new).collect::<Vec<_>>())?;
     } else if rows.is_empty() {
         note("no event matches");
     } else {
-        answer(&columns(&rows, now))?;
+        print_text(&columns(&rows, now))?;
         for row in rows.iter().filter(|_| args.payload) {
-            let payload = harmless(row.payload.as_deref().unwrap_or_default());
-            answer(&format!("{} {payload}", harmless(&row.event_id)))?;
+            let payload = sanitize(row.payload.as_deref().unwrap_or_default());
+            print_text(&format!("{} {payload}", sanitize(&row.event_id)))?;
         }
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 fn columns(rows: &[EventRow], now: SystemTime) -> String {
@@ -48,7 +48,7 @@ fn columns(rows: &[EventRow], now: SystemTime) -> String {
             aggregate(row).into(),
             Cell::styled(row.status.to_string(), style(row.status)),
             row.attempts.to_string().into(),
-            row.created_at.map(|time| from(now, time)).unwrap_or_default().into(),
+            row.created_at.map(|time| relative_time(now, time)).unwrap_or_default().into(),
             remark(row, now).into(),
         ]);
     }

@@ -7,20 +7,20 @@ use crate::args::Migrate;
 use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
-use crate::output::{Form, answer, document};
+use crate::output::{Format, print_json, print_text};
 
 #[derive(Serialize)]
 struct Report {
     table: String,
-    /// `missing`, `older`, `current` or `unversioned`, before anything was done.
+    /// The state before the migration: `missing`, `older`, `current` or `unversioned`.
     found: &'static str,
     version: Option<i64>,
     to_do: bool,
     changed: bool,
 }
 
-/// Prints the SQL; the URL's scheme says for which database.
-pub(crate) fn print<DB: Backend>(table: &Table, form: Form) -> Result<Exit, Fault> {
+/// Prints the SQL for the database that the scheme of the URL names.
+pub(crate) fn print<DB: Backend>(table: &Table, format: Format) -> Result<Exit, Fault> {
     #[derive(Serialize)]
     struct Sql {
         table: String,
@@ -28,11 +28,11 @@ pub(crate) fn print<DB: Backend>(table: &Table, form: Form) -> Result<Exit, Faul
     }
 
     let sql = migration_sql::<DB>(table);
-    match form {
-        Form::People => answer(&sql)?,
-        Form::Programs => document(&Sql { table: table.to_string(), sql })?,
+    match format {
+        Format::Text => print_text(&sql)?,
+        Format::Json => print_json(&Sql { table: table.to_string(), sql })?,
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Migrate) -> Result<Exit, Fault> {
@@ -40,20 +40,20 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Migrate) -> R
     let table = session.table();
     let state = session.store.schema_state().await.map_err(fault)?;
     let (found, version, to_do) = match &state {
-        // Nothing is known about a table that cannot be looked at, and one that is something else is not
-        // to be made.
+        // The state of a table that cannot be read is unknown, and a table that is not an outbox must not
+        // be migrated.
         SchemaState::Missing { source }
             if matches!(
                 DatabaseErrorKind::from_error(source),
                 DatabaseErrorKind::Rights | DatabaseErrorKind::NoColumn
             ) =>
         {
-            return session.store.verify().await.map_err(fault).map(|()| Exit::Done);
+            return session.store.verify().await.map_err(fault).map(|()| Exit::Success);
         }
         SchemaState::Hidden { source } => {
             return Err(Fault::failed(
-                format!("the version of table `{table}` cannot be read: {source}"),
-                "use a user who may read the table `outbox_schema`",
+                format!("cannot read the version of table `{table}`: {source}"),
+                "connect as a user who may read the table `outbox_schema`",
             ));
         }
         SchemaState::Missing { .. } => ("missing", None, true),
@@ -63,9 +63,9 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Migrate) -> R
         SchemaState::Newer { found, known } => {
             return Err(Fault::failed(
                 format!(
-                    "table `{table}` has version {found}, and this program knows up to {known}"
+                    "table `{table}` has version {found}, but this program supports at most {known}"
                 ),
-                "install the newer `outbox-cli`",
+                "install a newer `outbox-cli`",
             ));
         }
     };
@@ -73,19 +73,21 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Migrate) -> R
     if changed {
         migrate(session.store.pool(), table).await.map_err(fault)?;
     }
-    let told = if session.form == Form::Programs {
-        document(&Report { table: table.to_string(), found, version, to_do, changed })
+    let printed = if session.format == Format::Json {
+        print_json(&Report { table: table.to_string(), found, version, to_do, changed })
     } else {
-        answer(&match (found, changed) {
-            ("missing", true) => format!("table `{table}` was made"),
-            ("missing", false) => format!("table `{table}` is to be made: run `outbox migrate`"),
-            ("older", true) => format!("table `{table}` was brought up to date"),
-            ("older", false) => format!("table `{table}` is to be migrated: run `outbox migrate`"),
+        print_text(&match (found, changed) {
+            ("missing", true) => format!("created table `{table}`"),
+            ("missing", false) => format!("table `{table}` does not exist: run `outbox migrate`"),
+            ("older", true) => format!("migrated table `{table}` to the latest version"),
+            ("older", false) => {
+                format!("table `{table}` has a pending migration: run `outbox migrate`")
+            }
             ("unversioned", _) => format!(
-                "table `{table}` was made by hand and has every column; `outbox doctor` looks at its indexes"
+                "table `{table}` was created manually and has every column; `outbox doctor` checks its indexes"
             ),
             _ => format!("table `{table}` is up to date"),
         })
     };
-    Fault::conclude(told, Ok(if to_do && args.check { Exit::No } else { Exit::Done }))
+    Fault::conclude(printed, Ok(if to_do && args.check { Exit::Negative } else { Exit::Success }))
 }

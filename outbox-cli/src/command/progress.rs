@@ -1,28 +1,28 @@
-//! Long work that can be watched, and interrupted.
+//! Runs long operations batch by batch, with a progress bar and a stop on Ctrl-C.
 
 use std::future::Future;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use outbox_runtime::Error;
 
-/// Something that is done a batch at a time.
-pub(super) trait Steps {
-    /// Does the next batch; `None` when all is done.
-    fn step(&mut self) -> impl Future<Output = Result<Option<u64>, Error>>;
+/// An operation that runs in batches.
+pub(super) trait Batches {
+    /// Runs the next batch; returns `None` when there are no more.
+    fn next_batch(&mut self) -> impl Future<Output = Result<Option<u64>, Error>>;
 
-    /// How much was done.
-    fn done(&self) -> u64;
+    /// Returns the number of events processed so far.
+    fn processed(&self) -> u64;
 }
 
-/// How long work ended.
-pub(super) enum Ending {
-    Complete,
+/// How a batched operation ended.
+pub(super) enum BatchOutcome {
+    Completed,
     Failed(Error),
     /// By Ctrl-C.
-    Stopped,
+    Interrupted,
 }
 
-/// A bar, if there is a terminal.
+/// Creates a progress bar; it is hidden if there is no terminal.
 pub(super) fn bar(expected: u64) -> ProgressBar {
     let bar = ProgressBar::new(expected);
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} {per_sec} {eta}") {
@@ -31,7 +31,7 @@ pub(super) fn bar(expected: u64) -> ProgressBar {
     bar
 }
 
-/// The same where nobody knows how much there is.
+/// Creates a counter, for when the total is unknown.
 pub(super) fn counter() -> ProgressBar {
     let bar = ProgressBar::no_length();
     if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} {per_sec}") {
@@ -40,20 +40,20 @@ pub(super) fn counter() -> ProgressBar {
     bar
 }
 
-/// Goes on to the end.
-pub(super) async fn run(steps: &mut impl Steps, bar: ProgressBar) -> Ending {
+/// Runs all batches.
+pub(super) async fn run(batches: &mut impl Batches, bar: ProgressBar) -> BatchOutcome {
     let stop = tokio::signal::ctrl_c();
     tokio::pin!(stop);
-    let ending = loop {
+    let outcome = loop {
         tokio::select! {
-            _ = &mut stop => break Ending::Stopped,
-            step = steps.step() => match step {
-                Ok(Some(_)) => bar.set_position(steps.done()),
-                Ok(None) => break Ending::Complete,
-                Err(error) => break Ending::Failed(error),
+            _ = &mut stop => break BatchOutcome::Interrupted,
+            batch = batches.next_batch() => match batch {
+                Ok(Some(_)) => bar.set_position(batches.processed()),
+                Ok(None) => break BatchOutcome::Completed,
+                Err(error) => break BatchOutcome::Failed(error),
             },
         }
     };
     bar.finish_and_clear();
-    ending
+    outcome
 }

@@ -2,32 +2,32 @@ use outbox_runtime::store::Backend;
 use outbox_runtime::{Error, PurgeConfig, PurgeScheduler};
 use serde::Serialize;
 
-use super::progress::{self, Ending, Steps};
+use super::progress::{self, BatchOutcome, Batches};
 use crate::args::Purge;
 use crate::confirm::confirm;
 use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
-use crate::output::{CAPPED, Form, answer, capped, document, events, note};
-use crate::time::rough;
+use crate::output::{COUNT_LIMIT, Format, capped_count, event_count, note, print_json, print_text};
+use crate::time::format_duration;
 
 #[derive(Serialize)]
 struct Report {
     table: String,
     dry_run: bool,
-    /// How many are old enough, counted up to 100,000 each.
+    /// The numbers of events that are old enough, each counted up to 100,000.
     old_done: u64,
     old_dead: u64,
     deleted_done: u64,
     deleted_dead: u64,
 }
 
-impl<DB: Backend> Steps for outbox_runtime::Purge<'_, DB> {
-    async fn step(&mut self) -> Result<Option<u64>, Error> {
+impl<DB: Backend> Batches for outbox_runtime::Purge<'_, DB> {
+    async fn next_batch(&mut self) -> Result<Option<u64>, Error> {
         self.next().await
     }
 
-    fn done(&self) -> u64 {
+    fn processed(&self) -> u64 {
         self.report().deleted()
     }
 }
@@ -49,42 +49,47 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Purge) -> Res
         deleted_done: 0,
         deleted_dead: 0,
     };
-    let found = plan(args, &report);
+    let summary = summary(args, &report);
     if args.dry_run || old_done + old_dead == 0 {
-        return tell(session, &report, &found).map(|()| Exit::Done);
+        return print_report(session, &report, &summary).map(|()| Exit::Success);
     }
-    note(&found);
-    confirm(&format!("Delete {}?", many(old_done + old_dead)), args.yes)?;
+    note(&summary);
+    confirm(&format!("Delete {}?", capped_events(old_done + old_dead)), args.yes)?;
     let purge = PurgeScheduler::new(store.pool().clone(), session.table().clone(), config);
     let purge = purge.map_err(fault)?;
     let mut purging = purge.purging();
     let bar = match old_done.max(old_dead) {
-        CAPPED.. => progress::counter(),
+        COUNT_LIMIT.. => progress::counter(),
         _ => progress::bar(old_done + old_dead),
     };
-    let ending = progress::run(&mut purging, bar).await;
+    let outcome = progress::run(&mut purging, bar).await;
     let deleted = purging.report();
     (report.deleted_done, report.deleted_dead) = (deleted.done, deleted.dead);
     let text = format!("deleted: {} done, {} dead", deleted.done, deleted.dead);
     Fault::conclude(
-        tell(session, &report, &text),
-        match ending {
-            Ending::Complete => Ok(Exit::Done),
-            Ending::Failed(error) => Err(fault(error)),
-            Ending::Stopped => {
-                Err(Fault::failed("interrupted", "run it again: it goes on from there"))
+        print_report(session, &report, &text),
+        match outcome {
+            BatchOutcome::Completed => Ok(Exit::Success),
+            BatchOutcome::Failed(error) => Err(fault(error)),
+            BatchOutcome::Interrupted => {
+                Err(Fault::failed("interrupted", "run the same command again to continue"))
             }
         },
     )
 }
 
-fn many(count: u64) -> String {
-    if count >= CAPPED { format!("{} events", capped(count)) } else { events(count) }
+fn capped_events(count: u64) -> String {
+    if count >= COUNT_LIMIT {
+        format!("{} events", capped_count(count))
+    } else {
+        event_count(count)
+    }
 }
 
-fn plan(args: &Purge, report: &Report) -> String {
-    let part =
-        |count, state, age| format!("{} {state} for more than {}", capped(count), rough(age));
+fn summary(args: &Purge, report: &Report) -> String {
+    let part = |count, state, age| {
+        format!("{} {state} for more than {}", capped_count(count), format_duration(age))
+    };
     let done = part(report.old_done, "done", args.older_than);
     match args.dead_older_than {
         Some(age) => format!("{done}, {}", part(report.old_dead, "dead", age)),
@@ -92,9 +97,13 @@ fn plan(args: &Purge, report: &Report) -> String {
     }
 }
 
-fn tell<DB: Backend>(session: &Session<DB>, report: &Report, text: &str) -> Result<(), Fault> {
-    match session.form {
-        Form::People => answer(text),
-        Form::Programs => document(report),
+fn print_report<DB: Backend>(
+    session: &Session<DB>,
+    report: &Report,
+    text: &str,
+) -> Result<(), Fault> {
+    match session.format {
+        Format::Text => print_text(text),
+        Format::Json => print_json(report),
     }
 }

@@ -3,30 +3,30 @@ use std::time::SystemTime;
 use outbox_runtime::event::Status;
 use outbox_runtime::store::{Backend, EventRow};
 
-use super::event::{Document, aggregate, hidden, style};
+use super::event::{Document, aggregate, payload_placeholder, style};
 use crate::args::Show;
 use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
-use crate::output::{DIM, Form, answer, document, harmless};
+use crate::output::{DIM, Format, print_json, print_text, sanitize};
 use crate::table::{Cell, Columns};
-use crate::time::{exact, from};
+use crate::time::{relative_time, rfc3339};
 
 pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Show) -> Result<Exit, Fault> {
     let row = find(session, &args.id).await?;
     show(session, row, args.payload).await
 }
 
-/// The same for one that must be dead.
+/// Shows an event that must be dead.
 pub(crate) async fn run_dead<DB: Backend>(
     session: &Session<DB>,
     args: &Show,
 ) -> Result<Exit, Fault> {
     let row = find(session, &args.id).await?;
     if row.status != Status::Dead {
-        return Err(Fault::no(
-            format!("event `{}` is not dead but {}", row.event_id, row.status),
-            "`outbox show` shows any event",
+        return Err(Fault::negative(
+            format!("event `{}` is not dead, its status is {}", row.event_id, row.status),
+            "use `outbox show` for events of any status",
         ));
     }
     show(session, row, args.payload).await
@@ -35,9 +35,9 @@ pub(crate) async fn run_dead<DB: Backend>(
 async fn find<DB: Backend>(session: &Session<DB>, id: &str) -> Result<EventRow, Fault> {
     let found = session.store.find_event(id).await.map_err(|error| session.fault(error))?;
     found.ok_or_else(|| {
-        Fault::no(
-            format!("table `{}` has no event with the id `{}`", session.table(), harmless(id)),
-            "it may have been purged, or be in another table (`--table`); `outbox list` shows ids",
+        Fault::negative(
+            format!("table `{}` has no event with the id `{}`", session.table(), sanitize(id)),
+            "it may have been purged, or be in another table (`--table`); use `outbox list` to see ids",
         )
     })
 }
@@ -50,24 +50,24 @@ async fn show<DB: Backend>(
     if !payload {
         row.payload = None;
     }
-    if session.form == Form::Programs {
-        document(&Document::of(&row))?;
-        return Ok(Exit::Done);
+    if session.format == Format::Json {
+        print_json(&Document::new(&row))?;
+        return Ok(Exit::Success);
     }
     let now = session.store.now().await.map_err(|error| session.fault(error))?;
-    answer(&lines(&row, now))?;
+    print_text(&lines(&row, now))?;
     match &row.payload {
-        Some(payload) => answer(&format!("\n{}", harmless(payload)))?,
-        None => answer(&format!("{DIM}payload{DIM:#}       {}", hidden(&row)))?,
+        Some(payload) => print_text(&format!("\n{}", sanitize(payload)))?,
+        None => print_text(&format!("{DIM}payload{DIM:#}       {}", payload_placeholder(&row)))?,
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 fn lines(row: &EventRow, now: SystemTime) -> String {
     let mut columns = Columns::plain();
     let mut line = |name: &str, value: Cell| columns.row([Cell::styled(name, DIM), value]);
     let at = |time: Option<SystemTime>| match time {
-        Some(time) => format!("{} ({})", exact(time), from(now, time)),
+        Some(time) => format!("{} ({})", rfc3339(time), relative_time(now, time)),
         None => "-".to_owned(),
     };
     line("event_id", (&row.event_id).into());
@@ -79,10 +79,10 @@ fn lines(row: &EventRow, now: SystemTime) -> String {
     line("attempts", row.attempts.to_string().into());
     line("takeovers", row.takeovers.to_string().into());
     line("created_at", at(row.created_at).into());
-    // Of what has ended it says only until when somebody had it.
-    let ended = row.status.is_terminal();
+    // For a delivered or dead event, it is only the time when the last lease would have expired.
+    let terminal = row.status.is_terminal();
     let due = match row.available_at {
-        Some(time) if ended => exact(time),
+        Some(time) if terminal => rfc3339(time),
         time => at(time),
     };
     line("available_at", due.into());

@@ -1,5 +1,5 @@
-//! Following a table whose rows do not appear in the order of their sequences: a transaction takes its
-//! sequences when it writes, and others may commit before it.
+//! Follows new rows. They do not appear in the order of their sequences: a transaction takes its sequences
+//! when it inserts, and transactions with higher sequences may commit before it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -11,26 +11,26 @@ use crate::args::Tail;
 use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
-use crate::output::{DIM, Form, answer, harmless, line};
-use crate::time::exact;
+use crate::output::{DIM, Format, print_json_line, print_text, sanitize};
+use crate::time::rfc3339;
 
-/// How far behind the newest row we look for late ones.
-const BEHIND_ROWS: u32 = 10_000;
-const BEHIND_TIME: Duration = Duration::from_secs(300);
+/// How far behind the newest row late rows are searched for.
+const LOOKBACK_ROWS: u32 = 10_000;
+const LOOKBACK_TIME: Duration = Duration::from_secs(300);
 
-/// How many rows are read at once.
-const PAGE: u32 = 500;
+/// The number of rows per query.
+const PAGE_SIZE: u32 = 500;
 
 pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Tail) -> Result<Exit, Fault> {
     tokio::select! {
-        _ = tokio::signal::ctrl_c() => Ok(Exit::Done),
+        _ = tokio::signal::ctrl_c() => Ok(Exit::Success),
         end = follow(session, args) => end,
     }
 }
 
 async fn follow<DB: Backend>(session: &Session<DB>, args: &Tail) -> Result<Exit, Fault> {
     let fault = |error| session.fault(error);
-    let mut follower = Follower::begin(&session.store).await.map_err(fault)?;
+    let mut follower = Follower::new(&session.store).await.map_err(fault)?;
     let query = EventQuery {
         event_type: args.event_type.clone(),
         below: Some(follower.head.saturating_add(1)),
@@ -39,13 +39,13 @@ async fn follow<DB: Backend>(session: &Session<DB>, args: &Tail) -> Result<Exit,
         ..EventQuery::default()
     };
     if args.lines > 0 {
-        // What has come since the follower began is left to it.
+        // Rows inserted since the follower was created are shown by the follower.
         let rows = session.store.list(&query).await.map_err(fault)?;
         let is_old = |row: &&EventRow| {
-            row.sequence <= follower.floor || follower.seen.contains(&row.sequence)
+            row.sequence <= follower.low_watermark || follower.seen.contains(&row.sequence)
         };
-        let mut there = rows.iter().rev().filter(is_old);
-        there.try_for_each(|row| show(session.form, row))?;
+        let mut existing = rows.iter().rev().filter(is_old);
+        existing.try_for_each(|row| show(session.format, row))?;
     }
     let wanted = |row: &&EventRow| match &args.event_type {
         Some(event_type) => row.event_type == *event_type,
@@ -56,51 +56,52 @@ async fn follow<DB: Backend>(session: &Session<DB>, args: &Tail) -> Result<Exit,
         ticks.tick().await;
         let mut rows = follower.next(&session.store, args.payload).await.map_err(fault)?;
         while !rows.is_empty() {
-            rows.iter().filter(wanted).try_for_each(|row| show(session.form, row))?;
+            rows.iter().filter(wanted).try_for_each(|row| show(session.format, row))?;
             rows = follower.next(&session.store, args.payload).await.map_err(fault)?;
         }
     }
 }
 
-/// Where we are, and what we have seen behind that.
+/// The position in the table, and the sequences already seen behind it.
 struct Follower {
-    /// The highest sequence that was seen.
+    /// The highest sequence seen.
     head: i64,
-    /// Rows up to this one are not looked at again.
-    floor: i64,
+    /// Rows up to this sequence are not queried again.
+    low_watermark: i64,
+    /// The sequences seen above the low watermark.
     seen: BTreeSet<i64>,
-    /// Where the head was, and when.
-    past: VecDeque<(Instant, i64)>,
+    /// Earlier values of `head`, oldest first.
+    head_history: VecDeque<(Instant, i64)>,
 }
 
 impl Follower {
-    async fn begin<DB: Backend>(store: &Store<DB>) -> Result<Self, outbox_runtime::Error> {
-        let there = store.sequences(i64::MIN, i64::MAX, BEHIND_ROWS).await?;
-        let full = there.len() >= BEHIND_ROWS as usize;
-        let lowest = there.last().copied().filter(|_| full);
+    async fn new<DB: Backend>(store: &Store<DB>) -> Result<Self, outbox_runtime::Error> {
+        let existing = store.sequences(i64::MIN, i64::MAX, LOOKBACK_ROWS).await?;
+        let full = existing.len() >= LOOKBACK_ROWS as usize;
+        let lowest = existing.last().copied().filter(|_| full);
         Ok(Self {
-            head: there.first().copied().unwrap_or_default(),
-            floor: lowest.map_or(i64::MIN, |lowest| lowest - 1),
-            seen: there.into_iter().collect(),
-            past: VecDeque::new(),
+            head: existing.first().copied().unwrap_or_default(),
+            low_watermark: lowest.map_or(i64::MIN, |lowest| lowest - 1),
+            seen: existing.into_iter().collect(),
+            head_history: VecDeque::new(),
         })
     }
 
-    /// Some rows that were not seen before; none if there are none for now.
+    /// Returns rows that were not seen before; empty if there are none at present.
     async fn next<DB: Backend>(
         &mut self,
         store: &Store<DB>,
         payloads: bool,
     ) -> Result<Vec<EventRow>, outbox_runtime::Error> {
-        let late = store.sequences(self.floor, self.head, BEHIND_ROWS).await?;
-        let (full, lowest) = (late.len() >= BEHIND_ROWS as usize, late.last().copied());
+        let late = store.sequences(self.low_watermark, self.head, LOOKBACK_ROWS).await?;
+        let (full, lowest) = (late.len() >= LOOKBACK_ROWS as usize, late.last().copied());
         let late: BTreeSet<i64> =
             late.into_iter().filter(|sequence| !self.seen.contains(sequence)).collect();
-        // From the first that is late on, or from the head.
+        // Starts at the first late row, or at the head.
         let mut after = late.first().map_or(self.head, |first| first - 1);
         let mut rows = Vec::new();
         loop {
-            let page = store.follow(after, PAGE, payloads).await?;
+            let page = store.follow(after, PAGE_SIZE, payloads).await?;
             let Some(last) = page.last() else { break };
             after = last.sequence;
             rows.extend(page.into_iter().filter(|row| self.seen.insert(row.sequence)));
@@ -109,40 +110,40 @@ impl Follower {
             }
         }
         self.head = self.head.max(after);
-        // One that could not be read is looked for once only.
+        // A late row that could not be read is not searched for again.
         self.seen.extend(late);
-        self.forget(if full { lowest } else { None });
+        self.advance_low_watermark(if full { lowest } else { None });
         Ok(rows)
     }
 
-    /// Lets go of what is too far behind.
-    fn forget(&mut self, lowest: Option<i64>) {
+    /// Raises the low watermark and drops the sequences below it.
+    fn advance_low_watermark(&mut self, lowest: Option<i64>) {
         let now = Instant::now();
-        self.past.push_back((now, self.head));
-        while let Some((at, head)) = self.past.front()
-            && now.duration_since(*at) > BEHIND_TIME
+        self.head_history.push_back((now, self.head));
+        while let Some((at, head)) = self.head_history.front()
+            && now.duration_since(*at) > LOOKBACK_TIME
         {
-            self.floor = self.floor.max(*head);
-            self.past.pop_front();
+            self.low_watermark = self.low_watermark.max(*head);
+            self.head_history.pop_front();
         }
         if let Some(lowest) = lowest {
-            self.floor = self.floor.max(lowest - 1);
+            self.low_watermark = self.low_watermark.max(lowest - 1);
         }
-        self.seen = self.seen.split_off(&self.floor.saturating_add(1));
+        self.seen = self.seen.split_off(&self.low_watermark.saturating_add(1));
     }
 }
 
-fn show(form: Form, row: &EventRow) -> Result<(), Fault> {
-    if form == Form::Programs {
-        return line(&Document::of(row));
+fn show(format: Format, row: &EventRow) -> Result<(), Fault> {
+    if format == Format::Json {
+        return print_json_line(&Document::new(row));
     }
-    let payload = row.payload.as_deref().map(harmless).unwrap_or_default();
-    answer(&format!(
+    let payload = row.payload.as_deref().map(sanitize).unwrap_or_default();
+    print_text(&format!(
         "{DIM}{} {}{DIM:#} {} {} {} {payload}",
-        row.created_at.map(exact).unwrap_or_default(),
+        row.created_at.map(rfc3339).unwrap_or_default(),
         row.sequence,
-        harmless(&row.event_id),
-        harmless(&row.event_type),
-        harmless(&aggregate(row)),
+        sanitize(&row.event_id),
+        sanitize(&row.event_type),
+        sanitize(&aggregate(row)),
     ))
 }

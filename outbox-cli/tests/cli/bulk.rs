@@ -1,4 +1,4 @@
-//! Long work that is cut short says how far it got, and goes on from there.
+//! A bulk operation that is interrupted reports its progress, and the same command continues it.
 
 use std::process::{Child, Command, Stdio};
 
@@ -8,17 +8,17 @@ use sqlx::SqlSafeStr;
 use crate::program::{Program, Ran};
 
 /// Enough for ten batches, with pauses in between.
-const MANY: u64 = 5_000;
+const EVENTS: u64 = 5_000;
 
-/// Lets so many events be dead.
-pub(crate) async fn fill<DB: TestDatabase>(db: &Fresh<DB>, many: u64) {
+/// Inserts `count` dead events.
+pub(crate) async fn fill<DB: TestDatabase>(db: &Fresh<DB>, count: u64) {
     db.store().await;
     let sql = DB::FILL
         .replace("{table}", "outbox_event")
         .replace("{type}", "Refunded")
         .replace("{status}", "3")
         .replace("{from}", "1")
-        .replace("{to}", &many.to_string());
+        .replace("{to}", &count.to_string());
     db.run(sql).await;
 }
 
@@ -27,7 +27,7 @@ async fn replayed<DB: TestDatabase>(db: &Fresh<DB>) -> u64 {
     count.unsigned_abs()
 }
 
-async fn end(child: Child) -> Ran {
+async fn wait(child: Child) -> Ran {
     let output = tokio::task::spawn_blocking(move || child.wait_with_output()).await.unwrap();
     let output = output.unwrap();
     Ran {
@@ -38,51 +38,55 @@ async fn end(child: Child) -> Ran {
     }
 }
 
-/// It has told what was done, and the rest is done by the same command.
-async fn goes_on<DB: TestDatabase>(db: &Fresh<DB>, cut: &Ran) {
-    assert_eq!(cut.code, 1, "{cut}");
-    let told = cut.json()["changed"].as_u64().unwrap();
+/// Asserts that the run reported its progress, and that the same command replays the rest.
+async fn assert_continues<DB: TestDatabase>(db: &Fresh<DB>, interrupted: &Ran) {
+    assert_eq!(interrupted.code, 1, "{interrupted}");
+    let reported = interrupted.json()["changed"].as_u64().unwrap();
     let done = replayed(db).await;
-    // The answer to the last batch may have been lost.
-    assert!(told > 0 && told <= done && done <= told + 500, "{done} were replayed: {cut}");
-    assert!(done < MANY, "it was cut short");
-    assert!(cut.stderr.contains(&format!("after {told} events")), "{cut}");
-    assert!(cut.stderr.contains("run the same command again"), "{cut}");
+    // The response to the last batch may have been lost.
+    assert!(
+        reported > 0 && reported <= done && done <= reported + 500,
+        "{done} were replayed: {interrupted}"
+    );
+    assert!(done < EVENTS, "it was not interrupted");
+    assert!(interrupted.stderr.contains(&format!("after {reported} events")), "{interrupted}");
+    assert!(interrupted.stderr.contains("run the same command again"), "{interrupted}");
     let again = Program::on(db).run("dead replay --all --yes --json").await;
-    assert_eq!((again.code, again.json()["changed"].as_u64()), (0, Some(MANY - done)), "{again}");
-    assert_eq!(replayed(db).await, MANY);
+    assert_eq!((again.code, again.json()["changed"].as_u64()), (0, Some(EVENTS - done)), "{again}");
+    assert_eq!(replayed(db).await, EVENTS);
 }
 
-async fn an_interrupted_replay_goes_on<DB: TestDatabase>(db: Fresh<DB>) {
-    fill(&db, MANY).await;
+async fn an_interrupted_replay_continues<DB: TestDatabase>(db: Fresh<DB>) {
+    fill(&db, EVENTS).await;
     let child = Program::on(&db).command("dead replay --all --yes --json").spawn().unwrap();
     eventually("two batches are replayed", async || replayed(&db).await > 500).await;
     let mut kill = Command::new("kill");
     kill.args(["-INT", &child.id().to_string()]).stdin(Stdio::null());
     assert!(kill.status().unwrap().success());
-    goes_on(&db, &end(child).await).await;
+    assert_continues(&db, &wait(child).await).await;
 }
 
-/// A file does not go away.
-async fn a_database_that_goes_away<DB: TestDatabase>(db: Fresh<DB>) {
+/// Not on SQLite, which has no connection to lose.
+async fn a_replay_continues_after_a_lost_connection<DB: TestDatabase>(db: Fresh<DB>) {
     if DB::URL_VARIABLE.is_none() {
         return;
     }
-    fill(&db, MANY).await;
+    fill(&db, EVENTS).await;
     let proxy = Proxy::before(&db.url()).await;
     let child = Program::at(proxy.url()).command("dead replay --all --yes --json").spawn().unwrap();
     eventually("two batches are replayed", async || replayed(&db).await > 500).await;
     proxy.refuse(true);
     proxy.cut();
-    goes_on(&db, &end(child).await).await;
+    assert_continues(&db, &wait(child).await).await;
 }
 
-/// The third batch is done, and nobody ever says so. Half a minute is long, so one database stands for all.
-async fn a_database_that_falls_silent<DB: TestDatabase>(db: Fresh<DB>) {
+/// The third batch is committed, but its response never arrives. The timeout is half a minute, so the test
+/// runs on one database only.
+async fn a_replay_continues_after_an_unresponsive_connection<DB: TestDatabase>(db: Fresh<DB>) {
     if DB::SHORT_NAME != "postgres" {
         return;
     }
-    fill(&db, MANY).await;
+    fill(&db, EVENTS).await;
     let mut holder = db.pool.begin().await.unwrap();
     let hold = "SELECT event_id FROM outbox_event WHERE event_id = 'e1200' FOR UPDATE";
     DB::fetch(&mut holder, hold.into_sql_str(), vec![]).await.unwrap();
@@ -94,12 +98,12 @@ async fn a_database_that_falls_silent<DB: TestDatabase>(db: Fresh<DB>) {
     proxy.freeze();
     proxy.refuse(true);
     holder.rollback().await.unwrap();
-    eventually("it is replayed", async || replayed(&db).await == 1_500).await;
-    goes_on(&db, &end(child).await).await;
+    eventually("the third batch is replayed", async || replayed(&db).await == 1_500).await;
+    assert_continues(&db, &wait(child).await).await;
 }
 
 on_every_database!(
-    an_interrupted_replay_goes_on,
-    a_database_that_goes_away,
-    a_database_that_falls_silent
+    an_interrupted_replay_continues,
+    a_replay_continues_after_a_lost_connection,
+    a_replay_continues_after_an_unresponsive_connection
 );

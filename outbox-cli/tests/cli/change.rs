@@ -1,11 +1,11 @@
-//! Changing, which is asked about.
+//! Commands that change events.
 
 use std::time::Duration;
 
 use outbox_runtime::store::Store;
 use outbox_tests::{Fresh, Rows, TestDatabase, on_every_database};
 
-use crate::fixture::Night;
+use crate::fixture::SampleOutbox;
 use crate::program::{Program, same};
 
 async fn status_of<DB: TestDatabase>(db: &Fresh<DB>, id: &str) -> i64 {
@@ -21,18 +21,18 @@ async fn dead<DB: TestDatabase>(db: &Fresh<DB>) -> i64 {
     db.number("SELECT COUNT(*) FROM outbox_event WHERE status = 3").await
 }
 
-async fn one_is_replayed<DB: TestDatabase>(db: Fresh<DB>) {
-    Night::falls(&db).await.ends().await;
+async fn events_are_replayed_by_id<DB: TestDatabase>(db: Fresh<DB>) {
+    SampleOutbox::start(&db).await.shutdown().await;
     let program = Program::on(&db);
     let seen = program
         .session(&[
             "dead replay",
             "dead replay refunded-4 --all",
             "dead replay refunded-4 --type Refunded",
-            "dead replay nobody-9",
+            "dead replay missing-9",
             "dead replay paid-3",
             "dead show paid-3",
-            "show nobody-9",
+            "show missing-9",
             "dead replay refunded-4 --dry-run",
             "dead replay paid-3 --dry-run",
         ])
@@ -40,13 +40,13 @@ async fn one_is_replayed<DB: TestDatabase>(db: Fresh<DB>) {
     same("replay_refused", &seen);
     assert_eq!(dead(&db).await, 2);
     let seen =
-        program.session(&["dead replay refunded-4 nobody-9", "dead replay refunded-4"]).await;
+        program.session(&["dead replay refunded-4 missing-9", "dead replay refunded-4"]).await;
     same("replay_one", &seen);
     assert_eq!((status_of(&db, "refunded-4").await, dead(&db).await), (0, 1));
 }
 
-async fn many_are_replayed<DB: TestDatabase>(db: Fresh<DB>) {
-    Night::falls(&db).await.ends().await;
+async fn events_are_replayed_by_filter<DB: TestDatabase>(db: Fresh<DB>) {
+    SampleOutbox::start(&db).await.shutdown().await;
     let program = Program::on(&db);
     let seen = program
         .session(&[
@@ -68,8 +68,8 @@ async fn many_are_replayed<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(again.code, 3, "{again}");
 }
 
-async fn discarding_needs_a_reason<DB: TestDatabase>(db: Fresh<DB>) {
-    Night::falls(&db).await.ends().await;
+async fn discarding_requires_a_reason<DB: TestDatabase>(db: Fresh<DB>) {
+    SampleOutbox::start(&db).await.shutdown().await;
     let program = Program::on(&db);
     let seen = program
         .session(&[
@@ -94,7 +94,7 @@ async fn discarding_needs_a_reason<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 async fn old_events_are_purged<DB: TestDatabase>(db: Fresh<DB>) {
-    Night::falls(&db).await.ends().await;
+    SampleOutbox::start(&db).await.shutdown().await;
     let program = Program::on(&db);
     let store = Store::new(db.pool.clone(), Default::default());
     let seen = program.session(&["purge", "purge --older-than 0s"]).await;
@@ -115,8 +115,8 @@ async fn old_events_are_purged<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 on_every_database!(
-    one_is_replayed,
-    many_are_replayed,
-    discarding_needs_a_reason,
+    events_are_replayed_by_id,
+    events_are_replayed_by_filter,
+    discarding_requires_a_reason,
     old_events_are_purged
 );

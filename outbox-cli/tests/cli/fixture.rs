@@ -9,24 +9,23 @@ use tokio::sync::Semaphore;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// An outbox in the middle of the night: something was delivered, something is in hand, something waits,
-/// something died.
-pub(crate) struct Night<DB: TestDatabase> {
+/// A running outbox with events of every status: delivered, claimed, retried, unroutable, delayed and dead.
+pub(crate) struct SampleOutbox<DB: TestDatabase> {
     pub(crate) outbox: Outbox<DB>,
-    /// Holds the listener of `Slow`.
-    gate: Arc<Semaphore>,
+    /// Blocks the listener of `Slow` until a permit is added.
+    release: Arc<Semaphore>,
 }
 
-impl<DB: TestDatabase> Night<DB> {
-    /// Runs it until everything has come to its place.
-    pub(crate) async fn falls(db: &Fresh<DB>) -> Self {
-        let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+impl<DB: TestDatabase> SampleOutbox<DB> {
+    /// Starts the outbox and waits until every event has reached its status.
+    pub(crate) async fn start(db: &Fresh<DB>) -> Self {
+        let (heard, release) = (Heard::default(), Arc::new(Semaphore::new(0)));
         let mut config = Config::default();
-        config.node_name = Some("night".to_owned());
+        config.node_name = Some("sample".to_owned());
         config.poller.interval = HOUR;
         let outbox = outbox::builder(db.pool.clone())
             .config(config)
-            .listeners(listeners(&heard, &gate))
+            .listeners(listeners(&heard, &release))
             .start()
             .await
             .unwrap();
@@ -41,24 +40,24 @@ impl<DB: TestDatabase> Night<DB> {
         ];
         let mut written = events.map(|event| event.build().unwrap()).to_vec();
         written.push(order("Placed", 8).deliver_after(HOUR).build().unwrap());
-        // One by one, so that every database counts them in the same way.
+        // One transaction each, so that every database assigns the same sequences.
         for event in written {
             let mut tx = outbox.begin().await.unwrap();
             tx.write(event).unwrap();
             tx.commit().await.unwrap();
         }
         heard.reach(6).await;
-        let ended = async || {
+        let settled = async || {
             let sql = "SELECT COUNT(*) FROM outbox_event WHERE status IN (1, 2, 3)";
             db.number(sql).await == 5
         };
-        eventually("what was heard is recorded", ended).await;
-        Self { outbox, gate }
+        eventually("the settlements are recorded", settled).await;
+        Self { outbox, release }
     }
 
-    /// Everybody goes home; what is in hand is delivered.
-    pub(crate) async fn ends(self) {
-        self.gate.add_permits(1);
+    /// Delivers the claimed event and shuts the outbox down.
+    pub(crate) async fn shutdown(self) {
+        self.release.add_permits(1);
         self.outbox.shutdown().await.unwrap();
     }
 }
@@ -73,13 +72,13 @@ fn order(event_type: &str, number: u32) -> outbox::EnvelopeBuilder<outbox::Dynam
         .payload_json(format!(r#"{{"order_id": {number},  "card": "4111-1111"}}"#))
 }
 
-fn listeners(heard: &Heard, gate: &Arc<Semaphore>) -> ListenerRegistry {
+fn listeners(heard: &Heard, release: &Arc<Semaphore>) -> ListenerRegistry {
     let note = |heard: &Heard| {
         let heard = heard.clone();
         move |delivery: &Delivery| heard.note(delivery)
     };
     let (placed, paid, refunded, slow) = (note(heard), note(heard), note(heard), note(heard));
-    let gate = Arc::clone(gate);
+    let release = Arc::clone(release);
     let later = ListenerOptions::DEFAULT.retry_base(HOUR).retry_max(2 * HOUR);
     ListenerRegistry::new()
         .register_for("Order", "Placed", move |delivery: Delivery| {
@@ -98,9 +97,9 @@ fn listeners(heard: &Heard, gate: &Arc<Semaphore>) -> ListenerRegistry {
         })
         .register_for("Order", "Slow", move |delivery: Delivery| {
             slow(&delivery);
-            let gate = Arc::clone(&gate);
+            let release = Arc::clone(&release);
             async move {
-                let _ = gate.acquire().await;
+                let _ = release.acquire().await;
             }
         })
 }

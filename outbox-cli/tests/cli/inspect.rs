@@ -1,11 +1,11 @@
-//! Looking, which changes nothing.
+//! Commands that only read.
 
 use outbox_tests::{Fresh, TestDatabase, on_every_database};
 
-use crate::fixture::Night;
+use crate::fixture::SampleOutbox;
 use crate::program::{Program, same};
 
-async fn a_new_user_makes_the_table<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_new_user_creates_the_table<DB: TestDatabase>(db: Fresh<DB>) {
     let seen = Program::on(&db)
         .session(&[
             "status",
@@ -26,8 +26,8 @@ async fn a_new_user_makes_the_table<DB: TestDatabase>(db: Fresh<DB>) {
     same("new_user", &seen);
 }
 
-async fn everything_is_shown_to_people<DB: TestDatabase>(db: Fresh<DB>) {
-    let night = Night::falls(&db).await;
+async fn events_are_shown_as_text<DB: TestDatabase>(db: Fresh<DB>) {
+    let outbox = SampleOutbox::start(&db).await;
     let seen = Program::on(&db)
         .session(&[
             "status",
@@ -37,7 +37,7 @@ async fn everything_is_shown_to_people<DB: TestDatabase>(db: Fresh<DB>) {
             "list --type Forgotten --payload",
             "list --aggregate-type Order --aggregate-id 3 --tenant acme --since 1h",
             "list --below 3",
-            "list --tenant nobody",
+            "list --tenant unknown",
             "show paid-3",
             "show slow-6",
             "show placed-1 --payload",
@@ -47,12 +47,12 @@ async fn everything_is_shown_to_people<DB: TestDatabase>(db: Fresh<DB>) {
             "dead show refunded-4",
         ])
         .await;
-    same("people", &seen);
-    night.ends().await;
+    same("inspect_text", &seen);
+    outbox.shutdown().await;
 }
 
-async fn everything_is_shown_to_programs<DB: TestDatabase>(db: Fresh<DB>) {
-    let night = Night::falls(&db).await;
+async fn events_are_shown_as_json<DB: TestDatabase>(db: Fresh<DB>) {
+    let outbox = SampleOutbox::start(&db).await;
     let seen = Program::on(&db)
         .session(&[
             "status --json",
@@ -64,12 +64,12 @@ async fn everything_is_shown_to_programs<DB: TestDatabase>(db: Fresh<DB>) {
             "dead show refunded-5 --payload --json",
         ])
         .await;
-    same("programs", &seen);
-    night.ends().await;
+    same("inspect_json", &seen);
+    outbox.shutdown().await;
 }
 
-async fn no_payload_is_shown_unasked<DB: TestDatabase>(db: Fresh<DB>) {
-    let night = Night::falls(&db).await;
+async fn payloads_are_shown_on_request_only<DB: TestDatabase>(db: Fresh<DB>) {
+    let outbox = SampleOutbox::start(&db).await;
     let program = Program::on(&db);
     for line in ["status", "list", "show paid-3", "dead list", "dead show refunded-4", "doctor"] {
         for line in [line.to_owned(), format!("{line} --json")] {
@@ -79,11 +79,11 @@ async fn no_payload_is_shown_unasked<DB: TestDatabase>(db: Fresh<DB>) {
     }
     let asked = program.run("show paid-3 --payload").await;
     assert!(asked.stdout.contains(r#"{"order_id": 3,  "card": "4111-1111"}"#), "{asked}");
-    night.ends().await;
+    outbox.shutdown().await;
 }
 
-async fn colours_are_for_those_who_see_them<DB: TestDatabase>(db: Fresh<DB>) {
-    let night = Night::falls(&db).await;
+async fn colours_depend_on_the_environment<DB: TestDatabase>(db: Fresh<DB>) {
+    let outbox = SampleOutbox::start(&db).await;
     let plain = Program::on(&db);
     let forced = plain.clone().with("CLICOLOR_FORCE", "1");
     assert!(!plain.run("list").await.stdout.contains('\u{1b}'));
@@ -91,10 +91,10 @@ async fn colours_are_for_those_who_see_them<DB: TestDatabase>(db: Fresh<DB>) {
     assert!(forced.run("show x").await.stderr.contains('\u{1b}'));
     let without = plain.with("NO_COLOR", "1");
     assert!(!without.run("list").await.stdout.contains('\u{1b}'));
-    night.ends().await;
+    outbox.shutdown().await;
 }
 
-async fn a_watched_status_goes_on<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_watched_status_is_printed_repeatedly<DB: TestDatabase>(db: Fresh<DB>) {
     db.store().await;
     let mut watching = Program::on(&db).command("status --watch=1 --json").spawn().unwrap();
     let out = watching.stdout.take().unwrap();
@@ -106,18 +106,18 @@ async fn a_watched_status_goes_on<DB: TestDatabase>(db: Fresh<DB>) {
         let status: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(status["pending"], 0);
     }
-    // Its output is gone with the reader, which is no failure.
-    let ended = tokio::task::spawn_blocking(move || watching.wait().unwrap());
-    assert_eq!(ended.await.unwrap().code(), Some(0));
+    // The reader has closed the output, which is not a failure.
+    let exited = tokio::task::spawn_blocking(move || watching.wait().unwrap());
+    assert_eq!(exited.await.unwrap().code(), Some(0));
 }
 
 on_every_database!(
-    a_new_user_makes_the_table,
-    everything_is_shown_to_people,
-    everything_is_shown_to_programs,
-    no_payload_is_shown_unasked,
-    colours_are_for_those_who_see_them,
-    a_watched_status_goes_on,
+    a_new_user_creates_the_table,
+    events_are_shown_as_text,
+    events_are_shown_as_json,
+    payloads_are_shown_on_request_only,
+    colours_depend_on_the_environment,
+    a_watched_status_is_printed_repeatedly,
 );
 
 #[tokio::test]
@@ -128,6 +128,6 @@ async fn completions_need_no_database() {
 }
 
 #[tokio::test]
-async fn the_help_names_commands_and_exit_codes() {
+async fn the_help_lists_commands_and_exit_codes() {
     same("help", &Program::at("").session(&["--help", "dead replay --help"]).await);
 }

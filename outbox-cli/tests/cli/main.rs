@@ -1,4 +1,4 @@
-//! The program as a user runs it, on every database, over rows that the real runtime has made.
+//! Runs the built program as a user would, on every database, on rows that the real runtime has written.
 
 #![allow(
     missing_docs,

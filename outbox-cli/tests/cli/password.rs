@@ -1,4 +1,4 @@
-//! Where a password may stand.
+//! Where the URL, and with it the password, may come from.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use outbox_tests::{Fresh, TestDatabase, on_every_database};
 
 use crate::program::Program;
 
-const NOWHERE: &str = "postgres://ada:SECRET@127.0.0.1:1/shop";
+const UNREACHABLE: &str = "postgres://ada:SECRET@127.0.0.1:1/shop";
 
-/// A file that goes with the test.
+/// A file that is removed after the test.
 struct UrlFile(PathBuf);
 
 impl UrlFile {
-    fn of(text: &str) -> Self {
+    fn new(text: &str) -> Self {
         let path = std::env::temp_dir().join(format!("url-{:x}", rand::random::<u64>()));
         std::fs::write(&path, text).unwrap();
         Self(path)
@@ -27,20 +27,20 @@ impl Drop for UrlFile {
 }
 
 #[tokio::test]
-async fn one_on_the_command_line_is_warned_of() {
-    let ran = Program::at("").run(&format!("--url={NOWHERE} status")).await;
+async fn a_password_on_the_command_line_causes_a_warning() {
+    let ran = Program::at("").run(&format!("--url={UNREACHABLE} status")).await;
     assert!(ran.stderr.contains("warning: other users of this machine can read"), "{ran}");
     assert!(ran.stderr.contains("set DATABASE_URL instead, or give `--url-file`"), "{ran}");
     assert!(!ran.stderr.contains("SECRET"), "{ran}");
     let ran = Program::at("").run("--url=postgres://ada@127.0.0.1:1/shop status").await;
-    assert!(!ran.stderr.contains("warning"), "there is none: {ran}");
+    assert!(!ran.stderr.contains("warning"), "it contains no password: {ran}");
 }
 
-async fn the_url_may_be_in_a_file<DB: TestDatabase>(db: Fresh<DB>) {
+async fn the_url_is_read_from_a_file<DB: TestDatabase>(db: Fresh<DB>) {
     db.store().await;
-    let file = UrlFile::of(&format!("{}\n", db.url()));
+    let file = UrlFile::new(&format!("{}\n", db.url()));
     let ran = async |program: &Program, path: &str, stdin: bool| {
-        // `_` would be a space.
+        // Added separately, because `_` in a line stands for a space.
         let mut command = program.command("migrate --check --url-file");
         command.arg(path);
         if stdin {
@@ -48,8 +48,8 @@ async fn the_url_may_be_in_a_file<DB: TestDatabase>(db: Fresh<DB>) {
         }
         tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
     };
-    // What is said in the command comes before what is in the environment.
-    let program = Program::at(NOWHERE);
+    // The command line takes precedence over the environment.
+    let program = Program::at(UNREACHABLE);
     for output in
         [ran(&program, file.0.to_str().unwrap(), false).await, ran(&program, "-", true).await]
     {
@@ -59,17 +59,17 @@ async fn the_url_may_be_in_a_file<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 #[tokio::test]
-async fn a_file_without_a_url_is_told() {
-    let program = Program::at(NOWHERE);
+async fn a_file_without_a_url_is_an_error() {
+    let program = Program::at(UNREACHABLE);
     let ran = program.run("status --url-file /nowhere/url").await;
     assert_eq!(ran.code, 2, "{ran}");
-    assert!(ran.stderr.contains("the URL cannot be read from /nowhere/url: No such file"), "{ran}");
+    assert!(ran.stderr.contains("cannot read the URL from /nowhere/url: No such file"), "{ran}");
     let ran = program.run("status --url-file -").await;
     assert_eq!(ran.code, 2, "{ran}");
-    assert!(ran.stderr.contains("there is no URL in standard input"), "{ran}");
+    assert!(ran.stderr.contains("standard input contains no URL"), "{ran}");
     let ran = program.run("status --url-file - --url sqlite::memory:").await;
     assert_eq!(ran.code, 2, "{ran}");
     assert!(ran.stderr.contains("cannot be used with"), "{ran}");
 }
 
-on_every_database!(the_url_may_be_in_a_file);
+on_every_database!(the_url_is_read_from_a_file);

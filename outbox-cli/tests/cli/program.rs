@@ -1,16 +1,18 @@
+//! Runs the built program and compares its output with snapshots.
+
 use std::fmt;
 use std::process::{Command, Stdio};
 
 use outbox_tests::{Fresh, TestDatabase};
 
-/// The built program, and the database that it is told of.
+/// The built program and the database URL in its environment.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
     url: String,
     variables: Vec<(&'static str, &'static str)>,
 }
 
-/// What it said, and how it ended.
+/// The output and exit code of a run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) line: String,
@@ -33,7 +35,7 @@ impl Program {
         self
     }
 
-    /// A command that is not run yet. Words are parted by spaces; `_` stands for one inside of a word.
+    /// Creates a command. Words are separated by spaces; `_` stands for a space within a word.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_outbox"));
         for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TERM"] {
@@ -45,11 +47,11 @@ impl Program {
         command
     }
 
-    /// Runs it to its end.
+    /// Runs the program until it exits.
     pub(crate) async fn run(&self, line: &str) -> Ran {
         let mut command = self.command(line);
         let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap();
-        let output = output.expect("it can be started");
+        let output = output.expect("the program starts");
         let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
         Ran {
             line: line.to_owned(),
@@ -59,7 +61,7 @@ impl Program {
         }
     }
 
-    /// Runs several, and gives all that can be seen.
+    /// Runs several commands and returns their lines, output and exit codes.
     pub(crate) async fn session(&self, lines: &[&str]) -> String {
         let mut seen = String::new();
         for line in lines {
@@ -84,7 +86,7 @@ impl fmt::Display for Ran {
     }
 }
 
-/// Compares with a snapshot, but for what differs from run to run.
+/// Compares with a snapshot, except for values that differ between runs.
 pub(crate) fn same(name: &str, seen: &str) {
     let mut settings = insta::Settings::clone_current();
     settings.set_prepend_module_to_snapshot(false);
@@ -93,14 +95,14 @@ pub(crate) fn same(name: &str, seen: &str) {
     for (pattern, replacement) in [
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", "[time]"),
         (r"(sqlite:|postgres://|mysql://)\S*outbox_\d+_\d+_[0-9a-f]+(\.db)?", "[database]"),
-        // With more digits, on a slow machine, the columns are wider.
+        // More digits, on a slow machine, make the columns wider.
         (r"\b(\d+[mhd] )?\d+[smhd] ago +", "[ago]  "),
         (r"\b(\d+[mhd] )?\d+[smhd] ago\b", "[ago]"),
         (r"\bin (\d+[mhd] )?\d+[smhd]\b", "in [span]"),
         (r"(?m)^oldest   .*$", "oldest   [span]"),
         (r"(?m)^( +\d+ +\d) +(\d+m )?\d+[sm]  ", "$1  [span]  "),
         (r#"("oldest_seconds"): [0-9.]+"#, "$1: [seconds]"),
-        (r"night-[0-9A-Za-z]+", "[node]"),
+        (r"sample-[0-9A-Za-z]+", "[node]"),
     ] {
         settings.add_filter(pattern, replacement);
     }

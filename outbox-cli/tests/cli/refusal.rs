@@ -1,4 +1,4 @@
-//! What cannot be done: said with what happened, what to do, and an exit code.
+//! Errors: each has a message, a remedy and an exit code.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
 use crate::program::{Program, same};
 
 #[tokio::test]
-async fn a_url_that_leads_nowhere() {
+async fn invalid_urls_are_errors() {
     let mut seen = String::new();
     for url in [
         "",
@@ -22,38 +22,38 @@ async fn a_url_that_leads_nowhere() {
         seen.push_str(&format!("{}\n", Program::at("").run(&format!("{url} status")).await));
     }
     same("wrong_url", &seen);
-    let told: Vec<&str> = seen.lines().filter(|line| line.starts_with("!")).collect();
-    assert!(!told.join("\n").contains("SECRET"), "{told:#?}");
+    let messages: Vec<&str> = seen.lines().filter(|line| line.starts_with("!")).collect();
+    assert!(!messages.join("\n").contains("SECRET"), "{messages:#?}");
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_named_at_once() {
-    let begun = Instant::now();
+async fn an_unreachable_server_fails_immediately() {
+    let started = Instant::now();
     let mut seen = String::new();
     for url in ["postgres://ada:SECRET@127.0.0.1:1/shop", "mysql://ada:SECRET@127.0.0.1:1/shop"] {
         seen.push_str(&format!("{}\n", Program::at(url).run("status").await));
     }
     same("no_server", &seen);
-    assert!(begun.elapsed().as_secs() < 8, "{:?}", begun.elapsed());
+    assert!(started.elapsed().as_secs() < 8, "{:?}", started.elapsed());
 }
 
-/// It takes connections, and says nothing.
+/// The server accepts connections and never responds.
 #[tokio::test]
-async fn a_server_that_does_not_answer_is_given_up() {
+async fn an_unresponsive_server_times_out() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = format!("ada:SECRET@{}/shop", silent.local_addr().unwrap());
-    let on = |scheme: &str| Program::at(&format!("{scheme}://{place}"));
+    let address = format!("ada:SECRET@{}/shop", silent.local_addr().unwrap());
+    let on = |scheme: &str| Program::at(&format!("{scheme}://{address}"));
     let (postgres, mysql) = (on("postgres"), on("mysql"));
     let (postgres, mysql) = tokio::join!(postgres.run("status"), mysql.run("status"));
     for ran in [postgres, mysql] {
         assert_eq!(ran.code, 1, "{ran}");
-        assert!(ran.stderr.contains("no answer within 10 s"), "{ran}");
+        assert!(ran.stderr.contains("no response within 10 s"), "{ran}");
         assert!(ran.stderr.contains(&silent.local_addr().unwrap().to_string()), "{ran}");
     }
 }
 
 #[tokio::test]
-async fn words_that_are_not_understood() {
+async fn invalid_arguments_are_usage_errors() {
     let seen = Program::at("sqlite::memory:")
         .session(&[
             "replay",
@@ -68,7 +68,7 @@ async fn words_that_are_not_understood() {
     same("usage", &seen);
 }
 
-async fn a_table_that_is_not_there<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_missing_table_is_an_error<DB: TestDatabase>(db: Fresh<DB>) {
     db.run("CREATE TABLE business (id INTEGER)").await;
     let seen = Program::on(&db)
         .session(&["list --table no1", "dead replay --all --yes --table no1", "tail --table no1"])
@@ -77,7 +77,7 @@ async fn a_table_that_is_not_there<DB: TestDatabase>(db: Fresh<DB>) {
     let other = Program::on(&db).run("list --table business").await;
     assert_eq!(other.code, 1, "{other}");
     assert!(other.stderr.contains("table `business` in"), "{other}");
-    assert!(other.stderr.contains("name another one with `--table`"), "{other}");
+    assert!(other.stderr.contains("choose another table with `--table`"), "{other}");
     let check = Program::on(&db).run("migrate --check --table business").await;
     assert_eq!(check.code, 1, "{check}");
     assert!(check.stderr.contains("is not an outbox table"), "{check}");
@@ -85,14 +85,14 @@ async fn a_table_that_is_not_there<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((doctor.code, &doctor.json()["errors"]), (3, &1.into()), "{doctor}");
 }
 
-async fn encryption_that_is_demanded<DB: TestDatabase>(db: Fresh<DB>) {
-    let demand = match DB::SHORT_NAME {
+async fn required_encryption_fails_without_a_certificate<DB: TestDatabase>(db: Fresh<DB>) {
+    let parameter = match DB::SHORT_NAME {
         "postgres" => "sslmode=require",
         "mysql" => "ssl-mode=required",
-        // A file has no network.
+        // SQLite has no network connection.
         _ => return,
     };
-    let ran = Program::at(&format!("{}?{demand}", db.url())).run("status").await;
+    let ran = Program::at(&format!("{}?{parameter}", db.url())).run("status").await;
     assert_eq!(ran.code, 1, "{ran}");
     let remedy = if cfg!(feature = "tls") { "the certificates" } else { "its default features" };
     assert!(ran.stderr.contains(remedy), "{ran}");
@@ -100,7 +100,7 @@ async fn encryption_that_is_demanded<DB: TestDatabase>(db: Fresh<DB>) {
 
 async fn the_sql_is_printed_without_a_connection<DB: TestDatabase>(db: Fresh<DB>) {
     let scheme = db.url().split(':').next().unwrap().to_owned();
-    let printed = Program::at(&format!("{scheme}://nobody@nowhere.invalid/shop"));
+    let printed = Program::at(&format!("{scheme}://user@host.invalid/shop"));
     let ran = printed.run("migrate --sql --table no1").await;
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran}");
     db.run(ran.stdout).await;
@@ -108,46 +108,49 @@ async fn the_sql_is_printed_without_a_connection<DB: TestDatabase>(db: Fresh<DB>
     assert_eq!(ran.code, 0, "{ran}");
 }
 
-/// A user who may look, and change nothing; or not even that.
-async fn without_rights<DB: TestDatabase>(db: Fresh<DB>) {
-    let Some((user, url)) = poor_user(&db).await else { return };
-    let poor = Program::at(&url);
-    let migrate = poor.run("migrate").await;
+/// A user without any privilege, and then with read access only.
+async fn missing_privileges_are_errors<DB: TestDatabase>(db: Fresh<DB>) {
+    let Some((user, url)) = restricted_user(&db).await else { return };
+    let restricted = Program::at(&url);
+    let migrate = restricted.run("migrate").await;
     assert_eq!(migrate.code, 1, "{migrate}");
     assert!(migrate.stderr.contains("`outbox migrate --sql` prints"), "{migrate}");
     let store = db.store().await;
-    let list = poor.run("list").await;
+    let list = restricted.run("list").await;
     assert_eq!(list.code, 1, "{list}");
     assert!(list.stderr.contains("denied"), "{list}");
-    assert!(list.stderr.contains("have the right granted"), "{list}");
-    let doctor = poor.run("doctor").await;
+    assert!(list.stderr.contains("connect as a user with the privilege, or grant it"), "{list}");
+    let doctor = restricted.run("doctor").await;
     assert_eq!(doctor.code, 3, "{doctor}");
     assert!(doctor.stdout.contains("this user may not read the table"), "{doctor}");
     db.run(format!("GRANT SELECT ON outbox_event TO {user}")).await;
-    let list = poor.run("list").await;
+    let list = restricted.run("list").await;
     assert_eq!(list.code, 0, "{list}");
     (&db, &store).insert_due(&[event("A")]).await;
     db.run("UPDATE outbox_event SET status = 3").await;
-    let replay = poor.run("dead replay --all --yes").await;
+    let replay = restricted.run("dead replay --all --yes").await;
     assert_eq!(replay.code, 1, "{replay}");
     assert!(replay.stderr.contains("stopped after 0 events"), "{replay}");
-    assert!(replay.stderr.contains("have the right granted"), "{replay}");
-    let doctor = poor.run("doctor --json").await;
+    assert!(
+        replay.stderr.contains("connect as a user with the privilege, or grant it"),
+        "{replay}"
+    );
+    let doctor = restricted.run("doctor --json").await;
     let findings = doctor.json()["findings"].as_array().unwrap().clone();
     for subject in ["schema", "transactions"] {
         let found = findings.iter().find(|entry| entry["subject"] == subject).unwrap();
         assert_eq!(found["level"], "unknown", "{subject}: {doctor}");
     }
-    let check = poor.run("migrate --check").await;
+    let check = restricted.run("migrate --check").await;
     assert_eq!(check.code, 1, "{check}");
     assert!(check.stderr.contains("who may read the table `outbox_schema`"), "{check}");
     let _ = db.try_run(format!("DROP OWNED BY {user}")).await;
     db.run(format!("DROP USER {user}")).await;
 }
 
-/// SQLite has no users.
-async fn poor_user<DB: TestDatabase>(db: &Fresh<DB>) -> Option<(String, String)> {
-    let name = format!("poor_{:x}", rand::random::<u32>());
+/// Creates a user without privileges; `None` on SQLite, which has no users.
+async fn restricted_user<DB: TestDatabase>(db: &Fresh<DB>) -> Option<(String, String)> {
+    let name = format!("restricted_{:x}", rand::random::<u32>());
     let user = match DB::SHORT_NAME {
         "postgres" => name.clone(),
         "mysql" => format!("{name}@'%'"),
@@ -159,19 +162,19 @@ async fn poor_user<DB: TestDatabase>(db: &Fresh<DB>) -> Option<(String, String)>
     };
     db.run(sql).await;
     if DB::SHORT_NAME == "mysql" {
-        // Whoever sees nothing of a database cannot even connect to it.
+        // A user without any privilege in a database cannot connect to it.
         db.run("CREATE TABLE business (id INTEGER)").await;
         db.run(format!("GRANT SELECT ON business TO {user}")).await;
     }
     let url = db.url();
     let (scheme, rest) = url.split_once("://").unwrap();
-    let (_, place) = rest.rsplit_once('@').unwrap();
-    Some((user, format!("{scheme}://{name}:{password}@{place}")))
+    let (_, address) = rest.rsplit_once('@').unwrap();
+    Some((user, format!("{scheme}://{name}:{password}@{address}")))
 }
 
 on_every_database!(
-    a_table_that_is_not_there,
-    encryption_that_is_demanded,
+    a_missing_table_is_an_error,
+    required_encryption_fails_without_a_certificate,
     the_sql_is_printed_without_a_connection,
-    without_rights
+    missing_privileges_are_errors
 );

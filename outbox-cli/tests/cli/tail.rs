@@ -1,4 +1,4 @@
-//! Following, and what commits late.
+//! `outbox tail`, also with transactions that commit late.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout};
@@ -10,7 +10,7 @@ use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
 
 use crate::program::Program;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const LINE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running `outbox tail`.
 struct Tail {
@@ -26,21 +26,21 @@ impl Tail {
         Self { child, lines }
     }
 
-    /// The sequence and the type of the next event.
+    /// Returns the sequence and the type of the next event.
     async fn next(&mut self) -> (i64, String) {
         let row = self.line().await;
         assert_eq!(row["payload"], serde_json::Value::Null);
         (row["sequence"].as_i64().unwrap(), row["event_type"].as_str().unwrap().to_owned())
     }
 
-    /// The next document.
+    /// Returns the next document.
     async fn line(&mut self) -> serde_json::Value {
         let mut lines = self.lines.take().expect("one reader");
         let read = tokio::task::spawn_blocking(move || (lines.next(), lines));
-        let read = tokio::time::timeout(PATIENCE, read).await.expect("it shows something");
+        let read = tokio::time::timeout(LINE_TIMEOUT, read).await.expect("no line in time");
         let (line, lines) = read.unwrap();
         self.lines = Some(lines);
-        let line = line.expect("it goes on").unwrap();
+        let line = line.expect("the output has ended").unwrap();
         serde_json::from_str(&line).unwrap()
     }
 }
@@ -52,7 +52,7 @@ impl Drop for Tail {
     }
 }
 
-/// A row with a sequence of our choice, as if it had been taken long before.
+/// Inserts a row with a given sequence, as if a transaction had taken it earlier.
 async fn insert_at<DB: TestDatabase>(db: &Fresh<DB>, sequence: i64, event_type: &str) {
     let now = DB::NOW;
     db.run(format!(
@@ -62,7 +62,7 @@ async fn insert_at<DB: TestDatabase>(db: &Fresh<DB>, sequence: i64, event_type: 
     .await;
 }
 
-async fn rows_come_in_any_order<DB: TestDatabase>(db: Fresh<DB>) {
+async fn rows_are_shown_in_order_of_commit<DB: TestDatabase>(db: Fresh<DB>) {
     db.store().await;
     insert_at(&db, 10, "Old").await;
     insert_at(&db, 20, "Old").await;
@@ -76,8 +76,8 @@ async fn rows_come_in_any_order<DB: TestDatabase>(db: Fresh<DB>) {
     }
 }
 
-/// Also if it is far behind, and if its payload has several lines.
-async fn what_was_there_is_shown_first<DB: TestDatabase>(db: Fresh<DB>) {
+/// Also an event far behind the head, whose payload has several lines.
+async fn existing_events_are_shown_first<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rare = EventEnvelope::json("Rare", "{\r\n  \"a\": 1\n}").unwrap();
     let sequence = (&db, &store).insert_due(&[rare]).await[0].sequence;
@@ -88,7 +88,7 @@ async fn what_was_there_is_shown_first<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(shown["payload"], serde_json::json!({"a": 1}));
 }
 
-async fn only_what_is_asked_for_is_shown<DB: TestDatabase>(db: Fresh<DB>) {
+async fn only_matching_events_are_shown<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let mut tail = Tail::start(&db, "--type B");
     (&db, &store).insert_due(&[event("A"), event("B"), event("A"), event("B")]).await;
@@ -96,13 +96,13 @@ async fn only_what_is_asked_for_is_shown<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(tail.next().await.1, "B");
 }
 
-async fn nothing_is_shown_twice<DB: TestDatabase>(db: Fresh<DB>) {
+async fn no_event_is_shown_twice<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     rows.insert_due(&[event("First")]).await;
     let mut tail = Tail::start(&db, "-n 1");
     assert_eq!(tail.next().await.1, "First");
-    // More than a page, and seen in the middle of it.
+    // More than a page, and queried while they are being inserted.
     let events: Vec<_> = (0..1_200).map(|_| event("A")).collect();
     let mut inserted: Vec<i64> = Vec::new();
     for chunk in events.chunks(100) {
@@ -117,8 +117,8 @@ async fn nothing_is_shown_twice<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(tail.next().await.1, "End");
 }
 
-/// SQLite has one writer, so nobody commits behind another one's back.
-async fn a_transaction_that_commits_late<DB: TestDatabase>(db: Fresh<DB>) {
+/// Not on SQLite, which has a single writer and so no late commits.
+async fn a_late_commit_is_shown<DB: TestDatabase>(db: Fresh<DB>) {
     if DB::URL_VARIABLE.is_none() {
         return;
     }
@@ -128,7 +128,7 @@ async fn a_transaction_that_commits_late<DB: TestDatabase>(db: Fresh<DB>) {
     let row = |envelope| [NewRow { envelope, seated: Seated::No }];
     let mut slow = db.pool.begin().await.unwrap();
     let low = store.insert(&mut slow, &row(&late)).await.unwrap()[0].sequence;
-    // It begins while that transaction is open already.
+    // It starts while the transaction is open.
     let mut tail = Tail::start(&db, "");
     assert_eq!(tail.next().await.1, "First");
     let high = (&db, &store).insert_due(&[hasty]).await[0].sequence;
@@ -139,9 +139,9 @@ async fn a_transaction_that_commits_late<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 on_every_database!(
-    what_was_there_is_shown_first,
-    rows_come_in_any_order,
-    only_what_is_asked_for_is_shown,
-    nothing_is_shown_twice,
-    a_transaction_that_commits_late,
+    existing_events_are_shown_first,
+    rows_are_shown_in_order_of_commit,
+    only_matching_events_are_shown,
+    no_event_is_shown_twice,
+    a_late_commit_is_shown,
 );

@@ -1,4 +1,4 @@
-//! At a terminal, which `script` provides: questions are asked, and long work shows a bar.
+//! Behaviour at a terminal, which `script` provides: confirmations, progress bars, colours.
 
 use std::io::{Read, Write};
 use std::process::{Child, Stdio};
@@ -6,10 +6,10 @@ use std::process::{Child, Stdio};
 use outbox_tests::{Fresh, TestDatabase, on_every_database};
 
 use crate::bulk::fill;
-use crate::fixture::Night;
+use crate::fixture::SampleOutbox;
 use crate::program::Program;
 
-/// A command at a terminal.
+/// Starts a command at a terminal.
 fn at_terminal(program: &Program, line: &str) -> Child {
     let given = program.command(line);
     let words = std::iter::once(given.get_program()).chain(given.get_args());
@@ -19,10 +19,10 @@ fn at_terminal(program: &Program, line: &str) -> Child {
     script.args(["-qec", &words.join(" "), "/dev/null"]).env("TERM", "xterm");
     script.envs(given.get_envs().filter_map(|(name, value)| Some((name, value?))));
     script.stdin(Stdio::piped()).stdout(Stdio::piped());
-    script.spawn().expect("`script` is there")
+    script.spawn().expect("`script` is installed")
 }
 
-/// What is seen on the screen when somebody types an answer, and the exit code.
+/// Returns the screen contents after an answer was typed, and the exit code.
 async fn typed(program: &Program, line: &str, answer: &'static str) -> (String, Option<i32>) {
     let mut child = at_terminal(program, line);
     child.stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
@@ -35,8 +35,8 @@ async fn dead<DB: TestDatabase>(db: &Fresh<DB>) -> i64 {
     db.number("SELECT COUNT(*) FROM outbox_event WHERE status = 3").await
 }
 
-async fn questions_are_asked<DB: TestDatabase>(db: Fresh<DB>) {
-    Night::falls(&db).await.ends().await;
+async fn bulk_changes_ask_for_confirmation<DB: TestDatabase>(db: Fresh<DB>) {
+    SampleOutbox::start(&db).await.shutdown().await;
     let program = Program::on(&db);
     for answer in ["n\n", "\n", "perhaps\n"] {
         let (screen, code) = typed(&program, "dead replay --all", answer).await;
@@ -49,8 +49,8 @@ async fn questions_are_asked<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((code, dead(&db).await), (Some(0), 0), "{screen}");
 }
 
-/// Whoever says yes means what is on the screen.
-async fn what_dies_while_the_question_is_open_is_left_alone<DB: TestDatabase>(db: Fresh<DB>) {
+/// The confirmation covers only the events shown on the screen.
+async fn events_that_die_before_the_answer_are_left_alone<DB: TestDatabase>(db: Fresh<DB>) {
     fill(&db, 3).await;
     let program = Program::on(&db);
     for line in ["dead replay --all", "dead discard --all --reason a_test"] {
@@ -60,7 +60,7 @@ async fn what_dies_while_the_question_is_open_is_left_alone<DB: TestDatabase>(db
             let (mut seen, mut some) = (String::new(), [0; 1_024]);
             while !seen.contains("[y/N]") {
                 let read = screen.read(&mut some).unwrap();
-                assert!(read > 0, "it never asks: {seen}");
+                assert!(read > 0, "it does not ask: {seen}");
                 seen.push_str(&String::from_utf8_lossy(&some[..read]));
             }
             (seen, screen)
@@ -73,12 +73,12 @@ async fn what_dies_while_the_question_is_open_is_left_alone<DB: TestDatabase>(db
         ))
         .await;
         child.stdin.take().unwrap().write_all(b"y\n").unwrap();
-        let ended = tokio::task::spawn_blocking(move || {
+        let exited = tokio::task::spawn_blocking(move || {
             let mut rest = String::new();
             screen.read_to_string(&mut rest).unwrap();
             (rest, child.wait().unwrap().code())
         });
-        let (rest, code) = ended.await.unwrap();
+        let (rest, code) = exited.await.unwrap();
         assert!(rest.contains("3 events"), "{seen}{rest}");
         assert_eq!((code, dead(&db).await), (Some(0), 1), "{seen}{rest}");
         db.run("DELETE FROM outbox_event WHERE event_id = 'late'").await;
@@ -86,7 +86,7 @@ async fn what_dies_while_the_question_is_open_is_left_alone<DB: TestDatabase>(db
     }
 }
 
-async fn colours_and_the_wish_to_have_none<DB: TestDatabase>(db: Fresh<DB>) {
+async fn colours_respect_no_color<DB: TestDatabase>(db: Fresh<DB>) {
     db.store().await;
     let program = Program::on(&db);
     let (screen, _) = typed(&program, "status", "").await;
@@ -95,7 +95,7 @@ async fn colours_and_the_wish_to_have_none<DB: TestDatabase>(db: Fresh<DB>) {
     assert!(!screen.contains('\u{1b}'), "{screen:?}");
 }
 
-async fn long_work_shows_a_bar<DB: TestDatabase>(db: Fresh<DB>) {
+async fn bulk_changes_show_a_progress_bar<DB: TestDatabase>(db: Fresh<DB>) {
     fill(&db, 1_500).await;
     let (screen, code) = typed(&Program::on(&db), "dead replay --all --yes", "").await;
     assert!(screen.contains("500/1500") || screen.contains("1000/1500"), "{screen:?}");
@@ -104,8 +104,8 @@ async fn long_work_shows_a_bar<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 on_every_database!(
-    long_work_shows_a_bar,
-    questions_are_asked,
-    what_dies_while_the_question_is_open_is_left_alone,
-    colours_and_the_wish_to_have_none,
+    bulk_changes_show_a_progress_bar,
+    bulk_changes_ask_for_confirmation,
+    events_that_die_before_the_answer_are_left_alone,
+    colours_respect_no_color,
 );

@@ -1,4 +1,4 @@
-//! What stands in `#[listener(..)]`.
+//! The arguments of `#[listener(..)]`.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) struct Args {
     pub(super) options: Options,
 }
 
-/// What it listens to.
+/// The event of the listener, with an optional field pattern.
 pub(super) struct Event {
     pub(super) named: Named,
     pub(super) fields: Option<FieldPattern>,
@@ -31,7 +31,7 @@ pub(super) struct Event {
 pub(super) struct FieldPattern {
     /// The pattern as typed.
     pub(super) tokens: TokenStream,
-    /// The names that it binds.
+    /// The identifiers bound by the pattern.
     pub(super) bindings: Vec<Ident>,
 }
 
@@ -50,11 +50,11 @@ pub(super) enum Timeout {
 }
 
 impl Args {
-    /// `None` if it is not known what to listen to; the reason is among the errors.
-    pub(super) fn read(tokens: TokenStream, errors: &mut Errors) -> Option<Self> {
+    /// Parses the arguments. Returns `None`, and records an error, if there is no valid `event`.
+    pub(super) fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Self> {
         let entries = errors.note(attr::parse_entries.parse2(tokens))?;
-        let asked_for_event = entries.iter().any(|entry| entry.key() == symbol::EVENT);
-        let entries = attr::known(entries, "`#[listener]`", symbol::LISTENER_KEYS, errors);
+        let has_event = entries.iter().any(|entry| entry.key() == symbol::EVENT);
+        let entries = attr::retain_known(entries, "`#[listener]`", symbol::LISTENER_KEYS, errors);
         let mut krate = default_crate();
         let (mut event, mut aggregate) = (None, None);
         let mut outboxes = Vec::new();
@@ -62,21 +62,21 @@ impl Args {
         for entry in &entries {
             match entry.key().as_str() {
                 symbol::CRATE => krate = errors.note(entry.path()).unwrap_or(krate),
-                symbol::EVENT => event = errors.note(read_event(entry)),
+                symbol::EVENT => event = errors.note(parse_event(entry)),
                 symbol::AGGREGATE => {
                     let expected = "aggregate = Order";
                     aggregate = errors.note(entry.assigned(expected, Named::parse));
                 }
                 symbol::OUTBOX => {
-                    outboxes = errors.note(read_outboxes(entry)).unwrap_or_default();
+                    outboxes = errors.note(parse_outboxes(entry)).unwrap_or_default();
                 }
-                symbol::RETRY => read_retry(entry, &mut options, errors),
-                symbol::TIMEOUT => options.timeout = errors.note(read_timeout(entry)),
+                symbol::RETRY => parse_retry(entry, &mut options, errors),
+                symbol::TIMEOUT => options.timeout = errors.note(parse_timeout(entry)),
                 symbol::CONCURRENCY => options.concurrency = errors.note(entry.count()),
                 _ => {}
             }
         }
-        if !asked_for_event {
+        if !has_event {
             errors.push(diag::missing_event(Span::call_site()));
         }
         let args = Self { krate, event: event?, aggregate, outboxes, options };
@@ -100,20 +100,20 @@ impl Args {
     }
 }
 
-fn read_event(entry: &Entry) -> syn::Result<Event> {
+fn parse_event(entry: &Entry) -> syn::Result<Event> {
     let (named, rest) = entry.assigned("event = OrderEvent::Paid", |input: ParseStream<'_>| {
         Ok((Named::parse(input)?, input.parse::<TokenStream>()?))
     })?;
     let fields = match (rest.is_empty(), &named) {
         (true, _) => None,
         (false, Named::Name(name)) => return Err(diag::pattern_of_a_name(name.span())),
-        (false, _) => Some(FieldPattern::read(rest)?),
+        (false, _) => Some(FieldPattern::parse(rest)?),
     };
     Ok(Event { named, fields })
 }
 
 impl FieldPattern {
-    fn read(tokens: TokenStream) -> syn::Result<Self> {
+    fn parse(tokens: TokenStream) -> syn::Result<Self> {
         let start = tokens.clone().into_iter().next().map_or_else(Span::call_site, |t| t.span());
         let parse = |input: ParseStream<'_>| {
             let body;
@@ -133,7 +133,8 @@ impl FieldPattern {
     }
 }
 
-/// What one part of a field pattern binds: `field`, `field: argument`, `field: _` or `..`.
+/// Parses one part of a field pattern (`field`, `field: argument`, `field: _` or `..`) and returns the
+/// identifier that it binds.
 fn parse_field(input: ParseStream<'_>) -> syn::Result<Option<Ident>> {
     if input.parse::<Option<Token![..]>>()?.is_some() {
         return Ok(None);
@@ -148,7 +149,7 @@ fn parse_field(input: ParseStream<'_>) -> syn::Result<Option<Ident>> {
     input.parse().map(Some)
 }
 
-fn read_outboxes(entry: &Entry) -> syn::Result<Vec<LitStr>> {
+fn parse_outboxes(entry: &Entry) -> syn::Result<Vec<LitStr>> {
     entry.assigned("outbox = \"name\"` or `outbox = [\"a\", \"b\"]", |input: ParseStream<'_>| {
         if input.peek(LitStr) {
             return Ok(vec![input.parse()?]);
@@ -163,14 +164,14 @@ fn read_outboxes(entry: &Entry) -> syn::Result<Vec<LitStr>> {
     })
 }
 
-fn read_retry(entry: &Entry, options: &mut Options, errors: &mut Errors) {
+fn parse_retry(entry: &Entry, options: &mut Options, errors: &mut Errors) {
     let expected = "retry(max_attempts = 5, base = \"1s\", max = \"5m\")";
     let entries = errors.note(entry.list(expected)).unwrap_or_default();
-    for entry in attr::known(entries, "`retry`", symbol::RETRY_KEYS, errors) {
+    for entry in attr::retain_known(entries, "`retry`", symbol::RETRY_KEYS, errors) {
         match entry.key().as_str() {
             symbol::MAX_ATTEMPTS => options.max_attempts = errors.note(entry.count()),
-            symbol::BASE => options.base = errors.note(read_duration(&entry)),
-            symbol::MAX => options.max = errors.note(read_duration(&entry)),
+            symbol::BASE => options.base = errors.note(parse_duration(&entry)),
+            symbol::MAX => options.max = errors.note(parse_duration(&entry)),
             _ => {}
         }
     }
@@ -181,11 +182,11 @@ fn read_retry(entry: &Entry, options: &mut Options, errors: &mut Errors) {
     }
 }
 
-fn read_duration(entry: &Entry) -> syn::Result<Duration> {
+fn parse_duration(entry: &Entry) -> syn::Result<Duration> {
     duration_in(&entry.string()?, entry, false)
 }
 
-fn read_timeout(entry: &Entry) -> syn::Result<Timeout> {
+fn parse_timeout(entry: &Entry) -> syn::Result<Timeout> {
     let text = entry.string()?;
     if text.value() == "none" {
         return Ok(Timeout::Never);

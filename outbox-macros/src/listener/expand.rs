@@ -1,3 +1,5 @@
+//! Generates the registry entry of a listener.
+
 use std::time::Duration;
 
 use proc_macro2::{Ident, Span, TokenStream};
@@ -7,9 +9,10 @@ use syn::spanned::Spanned;
 
 use super::args::{Options, Timeout};
 use super::model::{Argument, Model, Source};
+use crate::diag;
 use crate::path::{Named, as_text, local, variant_check};
 
-/// Everything that stands beside the function.
+/// Generates the entry that is emitted next to the function.
 pub(super) fn entry(model: &Model<'_>) -> TokenStream {
     let krate = &model.args.krate;
     let conditions = model.function.conditions();
@@ -31,7 +34,7 @@ pub(super) fn entry(model: &Model<'_>) -> TokenStream {
             quote!(__outbox::EntryCall::InTx(#database, __call))
         }
     };
-    // The only variant of an enum always matches.
+    // If an enum has one variant, its pattern always matches.
     let refutable = binds_fields(model).then(|| quote!(#[allow(irrefutable_let_patterns)]));
     quote! {
         #(#conditions)*
@@ -64,40 +67,36 @@ pub(super) fn entry(model: &Model<'_>) -> TokenStream {
     }
 }
 
-/// `type __Of`, the type that is named, and `type __Event`, the marker of the event. The user's path
-/// is mentioned once, so that a mistake in it is reported once. An event known by its name alone has
-/// neither.
+/// Generates `type __EventType`, the named type, and `type __Event`, the marker of the event. The user's path
+/// is used once, so that an error in it is reported once. An event given as a string has neither.
 fn event(model: &Model<'_>) -> TokenStream {
     let named = &model.args.event.named;
     let span = named.span();
     let (path, name, check) = match named {
         Named::Type(path) => {
-            let message = format!(
-                "`{0}` is an enum; name one of its variants: `event = {0}::..`",
-                as_text(path)
-            );
+            let message = diag::event_is_an_enum(&as_text(path));
             let check = quote_spanned! {span=>
                 const _: () = __outbox::assert!(
-                    __outbox::is_struct(<__Of as __outbox::EventType>::EVENTS),
+                    __outbox::is_struct(<__EventType as __outbox::EventType>::EVENTS),
                     #message
                 );
             };
             (path, String::new(), Some(check))
         }
-        Named::Variant { of, variant } => {
-            // A field pattern that binds something names the variant itself.
+        Named::Variant { enum_path, variant } => {
+            // A field pattern with bindings already uses the variant.
             let fields = model.args.event.fields.as_ref().map(|fields| fields.tokens.clone());
             let fields = fields.unwrap_or_else(|| quote!({ .. }));
             let check = (!binds_fields(model))
-                .then(|| variant_check(span, &format_ident!("__Of"), variant, &fields));
-            (of, variant.unraw().to_string(), check)
+                .then(|| variant_check(span, &format_ident!("__EventType"), variant, &fields));
+            (enum_path, variant.unraw().to_string(), check)
         }
         Named::Name(_) => return TokenStream::new(),
     };
     quote_spanned! {span=>
-        type __Of = #path;
-        type __Event = <__Of as __outbox::VariantAt<{
-            __outbox::event_index(<__Of as __outbox::EventType>::EVENTS, #name)
+        type __EventType = #path;
+        type __Event = <__EventType as __outbox::VariantAt<{
+            __outbox::event_index(<__EventType as __outbox::EventType>::EVENTS, #name)
         }>>::Event;
         #check
     }
@@ -111,12 +110,12 @@ fn event_info(model: &Model<'_>) -> TokenStream {
         Named::Name(name) => return quote!(__outbox::event_named(#name)),
     };
     quote_spanned!(named.span()=>
-        __outbox::event_of(<__Of as __outbox::EventType>::EVENTS, #name)
+        __outbox::event_of(<__EventType as __outbox::EventType>::EVENTS, #name)
     )
 }
 
-/// `const __AGGREGATE`: what the listener says, if the event does not disagree; else what the event
-/// says.
+/// Generates `const __AGGREGATE`: the aggregate of the listener, which must agree with that of the event, or
+/// the aggregate of the event if the listener has none.
 fn aggregate(model: &Model<'_>) -> TokenStream {
     let event_span = model.args.event.named.span();
     let Some(aggregate) = &model.args.aggregate else {
@@ -127,12 +126,9 @@ fn aggregate(model: &Model<'_>) -> TokenStream {
     };
     let info = aggregate.aggregate_info();
     let agreement = match &model.args.event.named {
-        Named::Type(event) | Named::Variant { of: event, .. } => {
-            let message = format!(
-                "`{}` names another aggregate; leave `aggregate` out, or let both name the same",
-                as_text(event)
-            );
-            let own = quote_spanned!(event_span=> <__Of as __outbox::EventType>::AGGREGATE);
+        Named::Type(event) | Named::Variant { enum_path: event, .. } => {
+            let message = diag::different_aggregate(&as_text(event));
+            let own = quote_spanned!(event_span=> <__EventType as __outbox::EventType>::AGGREGATE);
             quote_spanned! {aggregate.span()=>
                 const _: () = __outbox::assert!(__outbox::agree(#own, __NAMED), #message);
                 const __AGGREGATE: __outbox::AggregateInfo = __outbox::joined(#own, __NAMED);
@@ -148,7 +144,7 @@ fn aggregate(model: &Model<'_>) -> TokenStream {
     }
 }
 
-/// `fn __call`: decodes, extracts and runs.
+/// Generates `fn __call`, which decodes the payload, extracts the other arguments and calls the listener.
 fn call(model: &Model<'_>) -> TokenStream {
     let name = &model.function.signature.ident;
     let (delivery, tx) = (local("delivery"), local("tx"));
@@ -187,20 +183,21 @@ fn call(model: &Model<'_>) -> TokenStream {
     }
 }
 
-/// Takes the event apart as the field pattern says, or asks that there be nothing to take.
+/// Generates the destructuring of the event by the field pattern, or a check that an event whose payload is not
+/// taken has none.
 fn take_fields(model: &Model<'_>, delivery: &Ident) -> TokenStream {
     let name = &model.function.signature.ident;
     match (&model.args.event.fields, &model.args.event.named) {
         (Some(fields), Named::Type(path)) if binds_fields(model) => {
             let tokens = &fields.tokens;
-            let of = Ident::new("__Of", path.span());
-            quote!(let #of #tokens = __outbox::payload_of::<__Event, __Of>(#delivery)?;)
+            let ty = Ident::new("__EventType", path.span());
+            quote!(let #ty #tokens = __outbox::payload_of::<__Event, __EventType>(#delivery)?;)
         }
-        (Some(fields), Named::Variant { of, variant }) if binds_fields(model) => {
+        (Some(fields), Named::Variant { enum_path, variant }) if binds_fields(model) => {
             let tokens = &fields.tokens;
-            let of = Ident::new("__Of", of.span());
+            let ty = Ident::new("__EventType", enum_path.span());
             quote! {
-                let #of::#variant #tokens = __outbox::payload_of::<__Event, __Of>(#delivery)? else {
+                let #ty::#variant #tokens = __outbox::payload_of::<__Event, __EventType>(#delivery)? else {
                     return __outbox::Result::Ok(__outbox::Outcome::Done);
                 };
             }
@@ -218,7 +215,7 @@ fn binds_fields(model: &Model<'_>) -> bool {
     model.args.event.fields.as_ref().is_some_and(|fields| !fields.bindings.is_empty())
 }
 
-/// The variable that holds an argument's value.
+/// Returns the variable that holds the value of an argument.
 fn value(argument: &Argument, index: usize) -> Ident {
     match &argument.source {
         Source::Field(binding) => located(binding, argument.span),
@@ -228,7 +225,7 @@ fn value(argument: &Argument, index: usize) -> Ident {
     }
 }
 
-/// The same identifier, shown at another place.
+/// Returns the identifier with the location of another span, for messages.
 fn located(ident: &Ident, span: Span) -> Ident {
     let mut ident = ident.clone();
     ident.set_span(ident.span().located_at(span));

@@ -12,30 +12,30 @@ pub(super) struct Function {
 }
 
 impl Function {
-    pub(super) fn read(item: TokenStream) -> syn::Result<Self> {
-        Self::parse.parse2(item)
+    pub(super) fn parse(item: TokenStream) -> syn::Result<Self> {
+        Self::parse_tokens.parse2(item)
     }
 
-    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+    fn parse_tokens(input: ParseStream<'_>) -> syn::Result<Self> {
         let attrs = input.call(Attribute::parse_outer)?;
         input.parse::<Visibility>()?;
         let start = input.span();
         let signature = input.parse().map_err(|error: syn::Error| {
-            let at_start = same_place(error.span(), start);
+            let at_start = same_position(error.span(), start);
             if at_start { diag::not_a_function(start) } else { error }
         })?;
-        // The body, whatever it holds.
+        // The body stays unparsed, so that incomplete code keeps its completions.
         input.parse::<TokenStream>()?;
         Ok(Self { attrs, signature })
     }
 
-    /// The attributes that decide whether the function exists.
+    /// Returns the `cfg` attributes, which decide whether the function exists.
     pub(super) fn conditions(&self) -> impl Iterator<Item = &Attribute> {
         self.attrs.iter().filter(|attr| attr.path().is_ident("cfg"))
     }
 }
 
-fn same_place(left: Span, right: Span) -> bool {
+fn same_position(left: Span, right: Span) -> bool {
     let (left, right) = (left.unwrap(), right.unwrap());
     (left.line(), left.column()) == (right.line(), right.column())
 }

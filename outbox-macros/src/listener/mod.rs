@@ -1,4 +1,4 @@
-//! `#[listener(..)]`: an async function becomes an entry that the registry finds by itself.
+//! `#[listener(..)]`: registers an async function as an entry that the registry collects at link time.
 
 mod args;
 mod expand;
@@ -13,12 +13,12 @@ use args::Args;
 use function::Function;
 use model::Model;
 
-/// The function always stays as it is, body unread, so that it keeps its completions and other
-/// code that calls it adds no errors.
+/// Expands the attribute. The function is always emitted unchanged and its body unparsed, so that it keeps its
+/// completions and calls of it cause no further errors.
 pub(crate) fn expand(args: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::new();
-    let args = Args::read(args, &mut errors);
-    let entry = errors.note(Function::read(item.clone())).and_then(|function| {
+    let args = Args::parse(args, &mut errors);
+    let entry = errors.note(Function::parse(item.clone())).and_then(|function| {
         let model = Model::new(args?, &function, &mut errors)?;
         errors.is_empty().then(|| expand::entry(&model))
     });

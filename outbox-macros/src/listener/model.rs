@@ -1,4 +1,4 @@
-//! The function's arguments, each with the source it is filled from.
+//! The arguments of the function, each with the source of its value.
 
 use proc_macro2::{Ident, Span};
 use quote::ToTokens;
@@ -23,24 +23,24 @@ pub(super) struct Argument {
     pub(super) source: Source,
     /// The type without its reference.
     pub(super) ty: Type,
-    /// The type as typed, for messages.
+    /// The span of the type as written, for messages.
     pub(super) span: Span,
     pub(super) by_reference: bool,
 }
 
 pub(super) enum Source {
-    /// The event's payload as a whole.
+    /// The whole payload of the event.
     Payload,
-    /// A field that the pattern binds under this name.
+    /// A field that the pattern binds to this name.
     Field(Ident),
-    /// Something else of the delivery's.
+    /// Another part of the delivery, or application state.
     Extracted,
-    /// The transaction that ends the event.
+    /// The transaction that settles the event.
     Transaction,
 }
 
 impl<'a> Model<'a> {
-    /// `None` if the arguments make no sense; the reason is among the errors.
+    /// Builds the model. Returns `None`, and records an error, if the function takes `self`.
     pub(super) fn new(args: Args, function: &'a Function, errors: &mut Errors) -> Option<Self> {
         check_signature(&function.signature, errors);
         let mut arguments = Vec::new();
@@ -107,7 +107,7 @@ fn argument(typed: &PatType, fields: Option<&FieldPattern>) -> syn::Result<Argum
     if let Type::ImplTrait(_) = &*typed.ty {
         return Err(diag::generic_function(span));
     }
-    // A type that came through `macro_rules!` is wrapped.
+    // A type that was passed through `macro_rules!` is wrapped in a group.
     let mut written = &*typed.ty;
     while let Type::Group(group) = written {
         written = &group.elem;
@@ -117,7 +117,7 @@ fn argument(typed: &PatType, fields: Option<&FieldPattern>) -> syn::Result<Argum
             return transaction(reference, span);
         }
         Type::Reference(reference) => (owned(reference)?, true),
-        ty if is_transaction(ty) => return Err(diag::transaction_not_lent(span)),
+        ty if is_transaction(ty) => return Err(diag::transaction_not_by_mut_reference(span)),
         ty => (ty.clone(), false),
     };
     let field = fields.zip(name_of(typed)).and_then(|(pattern, name)| {
@@ -136,13 +136,13 @@ fn argument(typed: &PatType, fields: Option<&FieldPattern>) -> syn::Result<Argum
 
 fn transaction(reference: &TypeReference, span: Span) -> syn::Result<Argument> {
     if reference.mutability.is_none() {
-        return Err(diag::transaction_not_lent(span));
+        return Err(diag::transaction_not_by_mut_reference(span));
     }
     let ty = (*reference.elem).clone();
     Ok(Argument { source: Source::Transaction, ty, span, by_reference: false })
 }
 
-/// The type to decode so that a reference to it can be passed.
+/// Returns the owned type to decode for an argument that is a reference.
 fn owned(reference: &TypeReference) -> syn::Result<Type> {
     if let Some(mutability) = &reference.mutability {
         return Err(diag::mutable_argument(mutability.span));
@@ -157,10 +157,10 @@ fn owned(reference: &TypeReference) -> syn::Result<Type> {
     })
 }
 
-/// Whether a type is, by its name, one of those that a listener may ask for. rustc then sees to it
-/// that it really is.
+/// Returns whether a type has the name of an extractor. rustc then checks that it implements
+/// `FromDelivery`.
 fn is_extracted(ty: &Type) -> bool {
-    named(ty, |name, generic| match name {
+    last_segment_matches(ty, |name, generic| match name {
         "State" => generic,
         "Meta" | "EventEnvelope" => !generic,
         _ => false,
@@ -168,11 +168,11 @@ fn is_extracted(ty: &Type) -> bool {
 }
 
 fn is_transaction(ty: &Type) -> bool {
-    named(ty, |name, generic| name == "Tx" && generic)
+    last_segment_matches(ty, |name, generic| name == "Tx" && generic)
 }
 
-/// Whether a path's last name, and whether that has generics, is what is looked for.
-fn named(ty: &Type, matches: impl FnOnce(&str, bool) -> bool) -> bool {
+/// Applies a predicate to the last segment of a path: its name, and whether it has generic arguments.
+fn last_segment_matches(ty: &Type, matches: impl FnOnce(&str, bool) -> bool) -> bool {
     let Type::Path(path) = ty else { return false };
     path.path.segments.last().is_some_and(|last| {
         let generic = matches!(last.arguments, PathArguments::AngleBracketed(_));
@@ -188,7 +188,7 @@ fn name_of(typed: &PatType) -> Option<&Ident> {
 }
 
 impl Model<'_> {
-    /// The type of the transaction that it asks for.
+    /// Returns the transaction argument, if there is one.
     pub(super) fn transaction(&self) -> Option<&Argument> {
         self.arguments.iter().find(|argument| matches!(argument.source, Source::Transaction))
     }
@@ -197,7 +197,7 @@ impl Model<'_> {
         self.arguments.iter().any(|argument| matches!(argument.source, Source::Payload))
     }
 
-    /// The return type's place, or the function's name if there is none.
+    /// Returns the span of the return type, or of the function name if there is none.
     pub(super) fn output_span(&self) -> Span {
         match &self.function.signature.output {
             ReturnType::Default => self.function.signature.ident.span(),

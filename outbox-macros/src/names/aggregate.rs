@@ -1,3 +1,5 @@
+//! Generates the implementation of `AggregateType`.
+
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::DeriveInput;
@@ -42,7 +44,7 @@ pub(super) fn expand(model: &Model<'_>) -> TokenStream {
     }
 }
 
-/// For an item that has no model: enough for its uses to compile.
+/// Generates an implementation for an item without a model, so that its uses compile.
 pub(super) fn stub(input: &DeriveInput) -> TokenStream {
     let krate = default_crate();
     let ident = &input.ident;

@@ -1,3 +1,5 @@
+//! Checks names, aliases and fields.
+
 use std::collections::HashMap;
 
 use proc_macro2::Span;
@@ -8,7 +10,7 @@ use crate::diag::{self, Errors};
 use crate::path::Named;
 use crate::symbol;
 
-/// The limits of the runtime's `EventName` and `AggregateName`; a test compares them.
+/// The limits of `EventName` and `AggregateName` in the runtime; a test compares them.
 const MAX_EVENT_NAME_BYTES: usize = 128;
 const MAX_AGGREGATE_NAME_BYTES: usize = 64;
 
@@ -52,7 +54,8 @@ fn stored_name(what: &str, limit: usize, key: &str, name: &str, span: Span, erro
     }
 }
 
-/// Names come first: an alias that meets a name is the one to blame, wherever it stands.
+/// Checks that names and aliases are unique. Names are checked first, so that in a conflict between a name
+/// and an alias the alias is reported, wherever it is.
 fn uniqueness(variants: &[Variant<'_>], errors: &mut Errors) {
     let mut taken: HashMap<String, String> = HashMap::new();
     for variant in variants {
@@ -71,7 +74,7 @@ fn uniqueness(variants: &[Variant<'_>], errors: &mut Errors) {
 
 fn fields(variant: &Variant<'_>, errors: &mut Errors) {
     if let ([only], false) = (variant.fields.as_slice(), variant.has_field_names) {
-        // serde itself passes over it there, and would store what was to be left out.
+        // serde ignores the attribute in this position and would store the value.
         let skipped = |entry: &Entry| entry.key().starts_with("skip");
         let attrs = only.attrs.iter().copied();
         if let Some(entry) = attr::serde_entries(attrs).iter().find(|entry| skipped(entry)) {

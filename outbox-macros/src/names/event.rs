@@ -1,3 +1,5 @@
+//! Generates the implementation of `EventType`.
+
 use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::DeriveInput;
@@ -10,18 +12,18 @@ use crate::path::{default_crate, local};
 pub(super) fn expand(model: &Model<'_>) -> TokenStream {
     let (krate, ident) = (&model.krate, model.ident);
     let payloads: Vec<Payload> =
-        model.variants.iter().map(|variant| Payload::of(model, variant)).collect();
+        model.variants.iter().map(|variant| Payload::new(model, variant)).collect();
     let public = payloads.iter().map(|payload| &payload.public);
     let hidden = payloads.iter().map(|payload| &payload.hidden);
     let markers = model.variants.iter().map(|variant| variant.ident);
     let event_type = event_type(model, &payloads);
     let paths =
         (0..).zip(&model.variants).map(|(index, variant)| marker_path(model, index, variant));
-    let forms = model
+    let payload_types = model
         .variants
         .iter()
         .zip(&payloads)
-        .map(|(variant, payload)| forms(model, variant, payload));
+        .map(|(variant, payload)| payload_types(model, variant, payload));
     let (type_name, lints) = (model.ident.to_string(), &model.lints);
     quote! {
         #(#public)*
@@ -32,7 +34,7 @@ pub(super) fn expand(model: &Model<'_>) -> TokenStream {
         const _: () = {
             use #krate::__private as __outbox;
 
-            // One type for each event, for the compiler to tell them apart.
+            // One marker type per event, so that the compiler can distinguish events.
             #[allow(non_camel_case_types, unreachable_pub)]
             mod __events {
                 #(pub enum #markers {})*
@@ -40,7 +42,7 @@ pub(super) fn expand(model: &Model<'_>) -> TokenStream {
             #(#hidden)*
             #event_type
             #(#paths)*
-            #(#forms)*
+            #(#payload_types)*
 
             __outbox::inventory::submit! {
                 __outbox::EventTypeEntry {
@@ -54,7 +56,7 @@ pub(super) fn expand(model: &Model<'_>) -> TokenStream {
     }
 }
 
-/// For an item that has no model: enough for its uses to compile.
+/// Generates an implementation for an item without a model, so that its uses compile.
 pub(super) fn stub(input: &DeriveInput) -> TokenStream {
     let krate = default_crate();
     let ident = &input.ident;
@@ -136,13 +138,13 @@ fn row(model: &Model<'_>, variant: &Variant<'_>) -> TokenStream {
     }
 }
 
-/// `OrderEvent::Paid`, or `UserCreated` for a struct.
+/// Returns the path of the constructor: `OrderEvent::Paid`, or `UserCreated` for a struct.
 fn constructor(model: &Model<'_>, variant: &Variant<'_>) -> TokenStream {
     let (ident, name) = (model.ident, variant.ident);
     if model.is_enum { quote!(#ident::#name) } else { quote!(#ident) }
 }
 
-/// The pattern that binds every field, and the expression made of the bindings.
+/// Returns the constructor with all fields, both as a pattern and as an expression of the bindings.
 fn whole(model: &Model<'_>, variant: &Variant<'_>) -> TokenStream {
     let path = constructor(model, variant);
     let (members, bindings) = (members(variant), variant.fields.iter().map(|field| &field.binding));
@@ -161,24 +163,24 @@ fn aggregate_id(model: &Model<'_>, variant: &Variant<'_>) -> TokenStream {
 }
 
 fn encode(payload: &Payload) -> TokenStream {
-    let Some(Wire { ty, made }) = &payload.wire else {
+    let Some(Wire { ty, construct }) = &payload.wire else {
         return quote!(__outbox::Result::Ok(__outbox::String::from("{}")));
     };
     let to_json = quote_spanned!(ty.span()=> <#ty as __outbox::Wire>::to_json);
     if payload.public.is_empty() {
-        return quote!(#to_json(&#made));
+        return quote!(#to_json(&#construct));
     }
-    // By way of the public struct, which so counts as constructed even if no listener takes it.
-    let public = &payload.made;
-    quote!({ let #public = #public; #to_json(&#made) })
+    // Constructs the public struct, so that it does not count as unused if no listener takes it.
+    let public = &payload.construct;
+    quote!({ let #public = #public; #to_json(&#construct) })
 }
 
-/// Binds the fields from JSON.
+/// Generates code that decodes the fields from JSON and binds them.
 fn decode(payload: &Payload, json: &Ident) -> TokenStream {
     match &payload.wire {
-        Some(Wire { ty, made }) => {
+        Some(Wire { ty, construct }) => {
             let from_json = quote_spanned!(ty.span()=> <#ty as __outbox::Wire>::from_json);
-            quote!(let #made = #from_json(#json)?;)
+            quote!(let #construct = #from_json(#json)?;)
         }
         None => quote!(__outbox::decode_nothing(#json)?;),
     }
@@ -189,25 +191,25 @@ fn marker_path(model: &Model<'_>, index: usize, variant: &Variant<'_>) -> TokenS
     quote!(impl __outbox::VariantAt<#index> for #ident { type Event = __events::#marker; })
 }
 
-/// The forms in which a listener may take the payload.
-fn forms(model: &Model<'_>, variant: &Variant<'_>, payload: &Payload) -> TokenStream {
+/// Generates `PayloadOf` for each type in which a listener may take the payload.
+fn payload_types(model: &Model<'_>, variant: &Variant<'_>, payload: &Payload) -> TokenStream {
     let (ident, marker) = (model.ident, variant.ident);
     let json = local("json");
     let decode = decode(payload, &json);
-    let form = |ty: &TokenStream, made: &TokenStream| {
+    let implementation = |ty: &TokenStream, construct: &TokenStream| {
         quote! {
             #[automatically_derived]
             impl __outbox::PayloadOf<__events::#marker> for #ty {
                 fn decode(#json: &__outbox::str) -> __outbox::serde_json::Result<Self> {
                     #decode
-                    __outbox::Result::Ok(#made)
+                    __outbox::Result::Ok(#construct)
                 }
             }
         }
     };
-    let whole = form(&quote!(#ident), &whole(model, variant));
+    let whole = implementation(&quote!(#ident), &whole(model, variant));
     // A struct is its own payload.
-    let part = model.is_enum.then(|| form(&payload.ty, &payload.made));
+    let part = model.is_enum.then(|| implementation(&payload.ty, &payload.construct));
     let nothing = variant
         .fields
         .is_empty()

@@ -1,4 +1,4 @@
-//! Both derives: a type, or each variant of one, gets a stored name.
+//! The derives `EventType` and `AggregateType`: they give a struct, or each variant of an enum, a stored name.
 
 mod aggregate;
 mod check;
@@ -23,8 +23,8 @@ pub(crate) fn derive_aggregate_type(input: TokenStream) -> TokenStream {
     derive(input, Derive::AggregateType, aggregate::expand, aggregate::stub)
 }
 
-/// A type that can be modelled is expanded in full even if its names have errors, so that its uses
-/// add none; one that cannot gets a stub.
+/// Expands a type with a model completely even if its names have errors, so that its uses cause no further
+/// errors. A type without a model gets a stub.
 fn derive(
     input: TokenStream,
     derive: Derive,

@@ -1,3 +1,5 @@
+//! The model of a type that derives `EventType` or `AggregateType`.
+
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
@@ -24,7 +26,7 @@ impl Derive {
         }
     }
 
-    /// The known keys on an enum, on its variants, on a struct, and on fields.
+    /// Returns the known keys of an enum, of its variants, of a struct, and of fields.
     fn keys(self) -> [&'static [&'static str]; 4] {
         match self {
             Self::EventType => [
@@ -52,11 +54,11 @@ pub(super) struct Model<'a> {
     pub(super) aggregate: Option<Named>,
     pub(super) variants: Vec<Variant<'a>>,
     pub(super) is_enum: bool,
-    /// The lints that its author allows, for what is generated from it.
+    /// The lints that the type allows, for the code generated from it.
     pub(super) lints: Vec<TokenStream>,
 }
 
-/// One stored name and what is stored under it: a variant, or the struct itself.
+/// A stored name and its payload: a variant, or the struct itself.
 pub(super) struct Variant<'a> {
     pub(super) ident: &'a Ident,
     pub(super) name: Name,
@@ -64,9 +66,9 @@ pub(super) struct Variant<'a> {
     pub(super) no_listener: bool,
     pub(super) fields: Vec<Field<'a>>,
     pub(super) has_field_names: bool,
-    /// What serde is told about the payload as a whole.
+    /// The serde attributes for the whole payload.
     pub(super) serde: Vec<TokenStream>,
-    /// The lints that are allowed for the variant, and for the type.
+    /// The lints that the variant and the type allow.
     pub(super) lints: Vec<TokenStream>,
 }
 
@@ -78,13 +80,13 @@ pub(super) struct Name {
 pub(super) struct Field<'a> {
     pub(super) ident: Option<&'a Ident>,
     pub(super) ty: &'a Type,
-    /// What serde and rustdoc are told about it.
+    /// The attributes for serde and rustdoc.
     pub(super) attrs: Vec<&'a Attribute>,
-    /// The lints that are allowed for it.
+    /// The lints that the field allows.
     pub(super) lints: Vec<TokenStream>,
-    /// The variable it is bound to in generated code.
+    /// The variable for the field in generated code.
     pub(super) binding: Ident,
-    /// Where it is marked as the aggregate's id.
+    /// The span of `aggregate_id`, if the field is marked with it.
     pub(super) aggregate_id: Option<Span>,
 }
 
@@ -95,7 +97,7 @@ impl Field<'_> {
 }
 
 impl<'a> Model<'a> {
-    /// `None` if the item is of a kind that has no model; the reason is among the errors.
+    /// Builds the model. Returns `None`, and records an error, if the item cannot be derived for.
     pub(super) fn new(input: &'a DeriveInput, derive: Derive, errors: &mut Errors) -> Option<Self> {
         if let Some(param) = input.generics.params.first() {
             errors.push(match (param, derive) {
@@ -126,15 +128,15 @@ impl<'a> Model<'a> {
             }
             Data::Enum(data) => {
                 let entries = attr::outbox_entries(&input.attrs, "an enum", enum_keys, errors);
-                let case = model.read_type(&entries, errors);
-                let for_all = enum_serde(&input.attrs);
+                let case = model.apply_type_entries(&entries, errors);
+                let enum_entries = enum_serde(&input.attrs);
                 for declared in &data.variants {
                     let entries =
                         attr::outbox_entries(&declared.attrs, "a variant", variant_keys, errors);
                     let mut variant =
                         Variant::new(&declared.ident, &declared.fields, field_keys, errors);
-                    variant.read(&entries, case, errors);
-                    variant.serde = variant_serde(&declared.attrs, &for_all);
+                    variant.apply_entries(&entries, case, errors);
+                    variant.serde = variant_serde(&declared.attrs, &enum_entries);
                     variant.lints.clone_from(&model.lints);
                     variant.lints.extend(attr::allowed_lints(&declared.attrs));
                     model.variants.push(variant);
@@ -142,9 +144,9 @@ impl<'a> Model<'a> {
             }
             Data::Struct(data) => {
                 let entries = attr::outbox_entries(&input.attrs, "a struct", struct_keys, errors);
-                model.read_type(&entries, errors);
+                model.apply_type_entries(&entries, errors);
                 let mut variant = Variant::new(&input.ident, &data.fields, field_keys, errors);
-                variant.read(&entries, None, errors);
+                variant.apply_entries(&entries, None, errors);
                 variant.lints.clone_from(&model.lints);
                 if derive == Derive::EventType {
                     variant.serde = struct_serde(&input.attrs, errors);
@@ -164,8 +166,8 @@ impl<'a> Model<'a> {
         Some(model)
     }
 
-    /// Reads what is said about the type as a whole; gives the rename rule.
-    fn read_type(&mut self, entries: &[Entry], errors: &mut Errors) -> Option<Case> {
+    /// Applies the attributes of the type. Returns the rename rule.
+    fn apply_type_entries(&mut self, entries: &[Entry], errors: &mut Errors) -> Option<Case> {
         let mut case = None;
         for entry in entries {
             match entry.key().as_str() {
@@ -194,7 +196,7 @@ impl<'a> Variant<'a> {
         field_keys: &[&str],
         errors: &mut Errors,
     ) -> Self {
-        let fields_of = |(index, field): (usize, &'a syn::Field)| {
+        let model_field = |(index, field): (usize, &'a syn::Field)| {
             let entries = attr::outbox_entries(&field.attrs, "a field", field_keys, errors);
             let mark = entries.iter().find(|entry| entry.key() == symbol::AGGREGATE_ID);
             if let Some(mark) = mark {
@@ -217,14 +219,14 @@ impl<'a> Variant<'a> {
             name: Name { text: ident.unraw().to_string(), span: ident.span() },
             aliases: Vec::new(),
             no_listener: false,
-            fields: fields.iter().enumerate().map(fields_of).collect(),
+            fields: fields.iter().enumerate().map(model_field).collect(),
             has_field_names: matches!(fields, syn::Fields::Named(_)),
             serde: Vec::new(),
             lints: Vec::new(),
         }
     }
 
-    fn read(&mut self, entries: &[Entry], case: Option<Case>, errors: &mut Errors) {
+    fn apply_entries(&mut self, entries: &[Entry], case: Option<Case>, errors: &mut Errors) {
         if let Some(case) = case {
             self.name.text = case.rename(&self.name.text);
         }
@@ -245,13 +247,13 @@ impl<'a> Variant<'a> {
         }
     }
 
-    /// The Rust name in quotes, for messages and tables.
+    /// Returns the name in the source code, for messages and tables.
     pub(super) fn rust_name(&self) -> String {
         self.ident.unraw().to_string()
     }
 }
 
-/// Whether there is a reference anywhere in a type.
+/// Returns whether a type contains a reference.
 fn borrows(ty: TokenStream) -> bool {
     ty.into_iter().any(|token| match token {
         TokenTree::Punct(punct) => punct.as_char() == '&',
@@ -264,34 +266,35 @@ const RENAME_ALL_FIELDS: &str = "rename_all_fields";
 const DENY_UNKNOWN_FIELDS: &str = "deny_unknown_fields";
 const DEFAULT: &str = "default";
 
-/// What an enum's serde attributes say about the fields of every variant. The others are for a
-/// `Serialize` derived on the enum itself, which is none of our business.
+/// Returns the serde attributes of an enum that apply to the fields of every variant. The others only matter
+/// for a `Serialize` derived on the enum itself, which this macro does not use.
 fn enum_serde(attrs: &[Attribute]) -> Vec<Entry> {
     let known = [RENAME_ALL_FIELDS, DENY_UNKNOWN_FIELDS];
     let entries = attr::serde_entries(attrs).into_iter();
     entries.filter(|entry| known.contains(&entry.key().as_str())).collect()
 }
 
-fn variant_serde(attrs: &[Attribute], for_all: &[Entry]) -> Vec<TokenStream> {
+fn variant_serde(attrs: &[Attribute], enum_entries: &[Entry]) -> Vec<TokenStream> {
     let known = [symbol::RENAME_ALL, DENY_UNKNOWN_FIELDS];
     let own: Vec<Entry> = attr::serde_entries(attrs)
         .into_iter()
         .filter(|entry| known.contains(&entry.key().as_str()))
         .collect();
-    let said = |key: &str| own.iter().any(|entry| entry.key() == key);
+    let is_set = |key: &str| own.iter().any(|entry| entry.key() == key);
     let mut serde: Vec<TokenStream> = own.iter().map(ToTokens::to_token_stream).collect();
-    for entry in for_all {
+    for entry in enum_entries {
         let key = entry.key();
-        if key == RENAME_ALL_FIELDS && !said(symbol::RENAME_ALL) {
-            serde.push(entry.under(symbol::RENAME_ALL));
-        } else if key == DENY_UNKNOWN_FIELDS && !said(DENY_UNKNOWN_FIELDS) {
+        if key == RENAME_ALL_FIELDS && !is_set(symbol::RENAME_ALL) {
+            serde.push(entry.with_key(symbol::RENAME_ALL));
+        } else if key == DENY_UNKNOWN_FIELDS && !is_set(DENY_UNKNOWN_FIELDS) {
             serde.push(entry.to_token_stream());
         }
     }
     serde
 }
 
-/// A struct is its own payload, so whatever serde is told about it must mean something here.
+/// Returns the serde attributes of a struct. A struct is its own payload, so an attribute without effect is an
+/// error.
 fn struct_serde(attrs: &[Attribute], errors: &mut Errors) -> Vec<TokenStream> {
     let known = [symbol::RENAME_ALL, DENY_UNKNOWN_FIELDS, DEFAULT];
     let mut serde = Vec::new();
@@ -311,7 +314,7 @@ fn struct_serde(attrs: &[Attribute], errors: &mut Errors) -> Vec<TokenStream> {
 }
 
 impl Variant<'_> {
-    /// Whether absent fields come from the type's own `Default`.
+    /// Returns whether missing fields are taken from the `Default` of the type.
     pub(super) fn has_default(&self) -> bool {
         self.serde.iter().any(|entry| entry.to_string() == DEFAULT)
     }

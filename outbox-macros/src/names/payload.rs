@@ -1,5 +1,5 @@
-//! How the fields of one variant travel: named ones as an object, one value as itself, several as an
-//! array, none as `{}`.
+//! The JSON payload of a variant: named fields become an object, one value stays itself, several values become
+//! an array, and no fields become `{}`.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -11,35 +11,35 @@ use crate::symbol;
 /// serde implements its traits for tuples of up to this many values.
 const LONGEST_TUPLE: usize = 16;
 
-/// The types and expressions that take a variant's bindings to the wire and back.
+/// The types and expressions that convert the bindings of a variant to JSON and back.
 pub(super) struct Payload {
-    /// A struct that users may name; stands beside the event type.
+    /// The public struct of a variant, emitted next to the event type.
     pub(super) public: TokenStream,
-    /// A struct for serde's attributes alone.
+    /// A private struct that carries the serde attributes.
     pub(super) hidden: TokenStream,
-    /// What serde reads and writes; `None` for `{}`.
+    /// The type that serde reads and writes; `None` for `{}`.
     pub(super) wire: Option<Wire>,
-    /// What a listener takes.
+    /// The type that a listener takes.
     pub(super) ty: TokenStream,
-    /// That type, made of the bindings.
-    pub(super) made: TokenStream,
+    /// The expression that builds that type from the bindings.
+    pub(super) construct: TokenStream,
 }
 
 pub(super) struct Wire {
     pub(super) ty: TokenStream,
-    /// Both the pattern that binds the fields and the expression made of the bindings.
-    pub(super) made: TokenStream,
+    /// Both the pattern that binds the fields and the expression built from the bindings.
+    pub(super) construct: TokenStream,
 }
 
 impl Payload {
-    pub(super) fn of(model: &Model<'_>, variant: &Variant<'_>) -> Self {
+    pub(super) fn new(model: &Model<'_>, variant: &Variant<'_>) -> Self {
         if variant.fields.is_empty() {
             Self {
                 public: TokenStream::new(),
                 hidden: TokenStream::new(),
                 wire: None,
                 ty: quote!(()),
-                made: quote!(()),
+                construct: quote!(()),
             }
         } else if variant.has_field_names {
             Self::named(model, variant)
@@ -48,21 +48,21 @@ impl Payload {
         }
     }
 
-    /// A variant's struct is public, so that a listener can take it; an event struct has no need of
-    /// that, being its own payload.
+    /// Creates the payload of named fields. The struct of a variant is public, so that a listener can take it;
+    /// an event struct is its own payload and needs none.
     fn named(model: &Model<'_>, variant: &Variant<'_>) -> Self {
         let ident = format_ident!("{}{}", model.ident, variant.ident, span = variant.ident.span());
         let (names, bindings) = (members(variant), bindings(variant));
         let public =
             if model.is_enum { public(model, variant, &ident) } else { TokenStream::new() };
         let (hidden, wire) = hidden(model, variant);
-        let made = quote!(#ident { #(#names: #bindings),* });
-        Self { public, hidden, wire: Some(wire), ty: quote!(#ident), made }
+        let construct = quote!(#ident { #(#names: #bindings),* });
+        Self { public, hidden, wire: Some(wire), ty: quote!(#ident), construct }
     }
 
-    /// Without anything said to serde, the types' own implementations serve.
+    /// Creates the payload of unnamed fields. Without serde attributes, the types implement serde themselves.
     fn unnamed(model: &Model<'_>, variant: &Variant<'_>) -> Self {
-        let (ty, made) = match variant.fields.as_slice() {
+        let (ty, construct) = match variant.fields.as_slice() {
             [field] => {
                 let (ty, binding) = (field.ty, &field.binding);
                 (quote!(#ty), quote!(#binding))
@@ -79,17 +79,17 @@ impl Payload {
         let (hidden, wire) = if needs_struct {
             hidden(model, variant)
         } else {
-            (TokenStream::new(), Wire { ty: ty.clone(), made: made.clone() })
+            (TokenStream::new(), Wire { ty: ty.clone(), construct: construct.clone() })
         };
-        Self { public: TokenStream::new(), hidden, wire: Some(wire), ty, made }
+        Self { public: TokenStream::new(), hidden, wire: Some(wire), ty, construct }
     }
 }
 
-/// The struct that a listener takes. `Debug` shows no content, and reads the fields so that none of
-/// them counts as unused.
+/// Generates the struct that a listener takes. Its `Debug` shows no content, and reads the fields so that none
+/// of them counts as unused.
 fn public(model: &Model<'_>, variant: &Variant<'_>, ident: &Ident) -> TokenStream {
     let (vis, krate, name) = (model.vis, &model.krate, ident.to_string());
-    let doc = format!(" What [`{}::{}`] carries.", model.ident, variant.ident);
+    let doc = format!(" The payload of [`{}::{}`].", model.ident, variant.ident);
     let names = members(variant);
     let fields = variant.fields.iter().map(|field| {
         let (ty, name) = (field.ty, field.ident);
@@ -114,7 +114,7 @@ fn public(model: &Model<'_>, variant: &Variant<'_>, ident: &Ident) -> TokenStrea
     }
 }
 
-/// The struct that serde reads and writes, with the user's serde attributes on it.
+/// Generates the struct that serde reads and writes, with the serde attributes of the user.
 fn hidden(model: &Model<'_>, variant: &Variant<'_>) -> (TokenStream, Wire) {
     let span = variant.ident.span();
     let ident = format_ident!("__{}Wire", variant.ident, span = span);
@@ -138,11 +138,11 @@ fn hidden(model: &Model<'_>, variant: &Variant<'_>) -> (TokenStream, Wire) {
         #default
     };
     let (names, bindings) = (members(variant), bindings(variant));
-    let wire = Wire { ty: quote!(#ident), made: quote!(#ident { #(#names: #bindings),* }) };
+    let wire = Wire { ty: quote!(#ident), construct: quote!(#ident { #(#names: #bindings),* }) };
     (declaration, wire)
 }
 
-/// Takes the defaults of absent fields from the event struct's own `Default`.
+/// Generates a `Default` that takes missing fields from the `Default` of the event struct.
 fn default(model: &Model<'_>, variant: &Variant<'_>, ident: &Ident) -> TokenStream {
     let event = model.ident;
     let names = members(variant);
@@ -157,7 +157,7 @@ fn default(model: &Model<'_>, variant: &Variant<'_>, ident: &Ident) -> TokenStre
     }
 }
 
-/// Field names, or positions where there are none: both work in braces.
+/// Returns the field names, or the positions of unnamed fields: both are valid in braces.
 pub(super) fn members(variant: &Variant<'_>) -> Vec<TokenStream> {
     variant
         .fields

@@ -1,4 +1,4 @@
-//! Replaying and discarding: one, some, or all.
+//! Replays and discards dead events: one, several, or all.
 
 use indicatif::ProgressBar;
 use outbox_runtime::store::Backend;
@@ -6,20 +6,20 @@ use outbox_runtime::{BulkChange, DeadEvents, DeadGroup, Error};
 use serde::Serialize;
 
 use super::dead_events;
-use super::list::{Cause, MOST, causes};
-use crate::args::{Discard, Replay, Which};
-use crate::command::progress::{self, Ending, Steps};
+use super::list::{Cause, MAX_ERROR_CHARS, causes};
+use crate::args::{Discard, Replay, Selection};
+use crate::command::progress::{self, BatchOutcome, Batches};
 use crate::confirm::confirm;
 use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
-use crate::output::{Form, answer, document, events, harmless, note, short};
+use crate::output::{Format, event_count, note, print_json, print_text, sanitize, truncate};
 use crate::table::Columns;
 
-/// How many events are replayed at once.
-const BATCH: u32 = 500;
+/// The number of events replayed per batch.
+const BATCH_SIZE: u32 = 500;
 
-/// What is done to them.
+/// The operation on the selected events.
 #[derive(Clone, Copy)]
 enum Action<'a> {
     Replay,
@@ -34,7 +34,7 @@ impl Action<'_> {
         }
     }
 
-    fn done(self) -> &'static str {
+    fn past_tense(self) -> &'static str {
         match self {
             Self::Replay => "replayed",
             Self::Discard { .. } => "discarded",
@@ -47,12 +47,13 @@ struct Report<'a> {
     table: String,
     action: &'static str,
     dry_run: bool,
-    /// How many events are meant, and how many were changed.
+    /// The number of selected events.
     matched: u64,
+    /// The number of events that were changed.
     changed: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     causes: Vec<Cause<'a>>,
-    /// Ids of events that could not be changed, and why.
+    /// The events that could not be changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused: Vec<Refused<'a>>,
 }
@@ -63,13 +64,13 @@ struct Refused<'a> {
     why: String,
 }
 
-impl<DB: Backend> Steps for BulkChange<DB> {
-    async fn step(&mut self) -> Result<Option<u64>, Error> {
+impl<DB: Backend> Batches for BulkChange<DB> {
+    async fn next_batch(&mut self) -> Result<Option<u64>, Error> {
         self.next().await
     }
 
-    fn done(&self) -> u64 {
-        Self::done(self)
+    fn processed(&self) -> u64 {
+        self.done()
     }
 }
 
@@ -77,7 +78,7 @@ pub(crate) async fn replay<DB: Backend>(
     session: &Session<DB>,
     args: &Replay,
 ) -> Result<Exit, Fault> {
-    run(session, &args.which, Action::Replay).await
+    run(session, &args.selection, Action::Replay).await
 }
 
 pub(crate) async fn discard<DB: Backend>(
@@ -87,39 +88,39 @@ pub(crate) async fn discard<DB: Backend>(
     if args.reason.trim().is_empty() {
         return Err(session.fault(Error::NoReason));
     }
-    run(session, &args.which, Action::Discard { reason: &args.reason }).await
+    run(session, &args.selection, Action::Discard { reason: &args.reason }).await
 }
 
 async fn run<DB: Backend>(
     session: &Session<DB>,
-    which: &Which,
+    selection: &Selection,
     action: Action<'_>,
 ) -> Result<Exit, Fault> {
-    match (which.ids.is_empty(), which.filter.is_open(), which.all) {
-        (false, true, _) => by_id(session, which, action).await,
-        (true, false, false) | (true, true, true) => by_filter(session, which, action).await,
+    match (selection.ids.is_empty(), selection.filter.is_empty(), selection.all) {
+        (false, true, _) => by_id(session, selection, action).await,
+        (true, false, false) | (true, true, true) => by_filter(session, selection, action).await,
         (true, true, false) => Err(Fault::usage(
-            format!("no event to {} is named", action.name()),
+            format!("no events to {} selected", action.name()),
             "give ids, a filter such as `--type`, or `--all`",
         )),
         (false, false, _) | (true, false, true) => {
-            Err(Fault::usage("ids, a filter and `--all` do not go together", "give one of them"))
+            Err(Fault::usage("ids, filters and `--all` cannot be combined", "use one of them"))
         }
     }
 }
 
 async fn by_id<DB: Backend>(
     session: &Session<DB>,
-    which: &Which,
+    selection: &Selection,
     action: Action<'_>,
 ) -> Result<Exit, Fault> {
     let dead = dead_events(session);
-    if let (Action::Discard { .. }, false) = (action, which.dry_run) {
-        confirm_each(session, &dead, which).await?;
+    if let (Action::Discard { .. }, false) = (action, selection.dry_run) {
+        confirm_each(session, &dead, selection).await?;
     }
     let (mut changed, mut refused) = (0, Vec::new());
-    for id in &which.ids {
-        let result = if which.dry_run {
+    for id in &selection.ids {
+        let result = if selection.dry_run {
             check(session, &dead, id).await
         } else {
             match action {
@@ -132,9 +133,9 @@ async fn by_id<DB: Backend>(
             Err(error @ (Error::NoSuchEvent { .. } | Error::NotDead { .. })) => {
                 refused.push((id, error));
             }
-            // What has been done so far is said before why there is no more.
+            // The progress is printed before the error.
             Err(error) => {
-                note(&format!("{}: {}", action.done(), events(changed)));
+                note(&format!("{}: {}", action.past_tense(), event_count(changed)));
                 return Err(session.fault(error));
             }
         }
@@ -142,41 +143,44 @@ async fn by_id<DB: Backend>(
     let report = Report {
         table: session.table().to_string(),
         action: action.name(),
-        dry_run: which.dry_run,
+        dry_run: selection.dry_run,
         matched: changed,
-        changed: if which.dry_run { 0 } else { changed },
+        changed: if selection.dry_run { 0 } else { changed },
         causes: Vec::new(),
         refused: refused
             .iter()
             .map(|(id, error)| Refused { event_id: id, why: error.to_string() })
             .collect(),
     };
-    let verb =
-        if which.dry_run { format!("would {}", action.name()) } else { action.done().into() };
-    let told = match session.form {
-        Form::Programs => document(&report),
-        Form::People if changed > 0 => answer(&format!("{verb}: {}", events(changed))),
-        Form::People => Ok(()),
+    let verb = if selection.dry_run {
+        format!("would {}", action.name())
+    } else {
+        action.past_tense().into()
+    };
+    let printed = match session.format {
+        Format::Json => print_json(&report),
+        Format::Text if changed > 0 => print_text(&format!("{verb}: {}", event_count(changed))),
+        Format::Text => Ok(()),
     };
     let last = refused.pop();
     for (_, error) in &refused {
-        note(&harmless(&error.to_string()));
+        note(&sanitize(&error.to_string()));
     }
-    Fault::conclude(told, last.map_or(Ok(Exit::Done), |(_, error)| Err(session.fault(error))))
+    Fault::conclude(printed, last.map_or(Ok(Exit::Success), |(_, error)| Err(session.fault(error))))
 }
 
-/// Shows those that there are, and asks. If there are none, there is nothing to ask about.
+/// Lists the events that exist and asks for confirmation, unless none of them exists.
 async fn confirm_each<DB: Backend>(
     session: &Session<DB>,
     dead: &DeadEvents<DB>,
-    which: &Which,
+    selection: &Selection,
 ) -> Result<(), Fault> {
     let mut columns = Columns::new(&["ID", "TYPE", "ERROR"], &[]);
     let mut count = 0;
-    for id in &which.ids {
+    for id in &selection.ids {
         let found = dead.find(id).await.map_err(|error| session.fault(error))?;
         if let Some(found) = found {
-            let error = short(found.last_error.as_deref().unwrap_or_default(), MOST);
+            let error = truncate(found.last_error.as_deref().unwrap_or_default(), MAX_ERROR_CHARS);
             columns.row([found.event_id.into(), found.event_type.into(), error.into()]);
             count += 1;
         }
@@ -185,10 +189,10 @@ async fn confirm_each<DB: Backend>(
         return Ok(());
     }
     note(&columns.render());
-    confirm(&format!("Delete {} for good?", events(count)), which.yes)
+    confirm(&format!("Permanently delete {}?", event_count(count)), selection.yes)
 }
 
-/// Whether an event could be replayed or discarded.
+/// Checks whether an event can be replayed or discarded.
 async fn check<DB: Backend>(
     session: &Session<DB>,
     dead: &DeadEvents<DB>,
@@ -206,17 +210,18 @@ async fn check<DB: Backend>(
 
 async fn by_filter<DB: Backend>(
     session: &Session<DB>,
-    which: &Which,
+    selection: &Selection,
     action: Action<'_>,
 ) -> Result<Exit, Fault> {
     let fault = |error| session.fault(error);
     let dead = dead_events(session);
     let now = session.store.now().await.map_err(fault)?;
-    let filter = which.filter.resolve(now);
-    // Begun before anybody looks, so that nothing is changed that died while the question was open.
+    let filter = selection.filter.resolve(now);
+    // A bulk change covers the events that are dead when it is created. It is created before the
+    // confirmation, so that events that die while the question is open are left alone.
     let (bulk, bar): (_, fn(u64) -> ProgressBar) = match action {
-        Action::Replay => (dead.replaying(&filter, BATCH).await, progress::bar),
-        // Each event is reported, which is progress enough.
+        Action::Replay => (dead.replaying(&filter, BATCH_SIZE).await, progress::bar),
+        // Each discarded event is logged, so no progress bar is needed.
         Action::Discard { reason } => {
             (dead.discarding(&filter, reason).await, |_| ProgressBar::hidden())
         }
@@ -225,58 +230,66 @@ async fn by_filter<DB: Backend>(
     let groups = dead.groups(&filter).await.map_err(fault)?;
     let matched: u64 = groups.iter().map(|group| group.count).sum();
     if matched == 0 {
-        return Err(Fault::no(
-            format!("no dead event of table `{}` matches", session.table()),
-            "`outbox dead list` shows what is dead",
+        return Err(Fault::negative(
+            format!("no dead event in table `{}` matches", session.table()),
+            "use `outbox dead list` to see dead events",
         ));
     }
     let report = |changed| Report {
         table: session.table().to_string(),
         action: action.name(),
-        dry_run: which.dry_run,
+        dry_run: selection.dry_run,
         matched,
         changed,
-        causes: groups.iter().map(Cause::of).collect(),
+        causes: groups.iter().map(Cause::new).collect(),
         refused: Vec::new(),
     };
-    if which.dry_run {
-        return tell(session, &report(0), &would(action, &groups, matched, now))
-            .map(|()| Exit::Done);
+    if selection.dry_run {
+        return print_report(session, &report(0), &dry_run_text(action, &groups, matched, now))
+            .map(|()| Exit::Success);
     }
     note(&causes(&groups, now));
     let question = match action {
-        Action::Replay => format!("Replay {}?", events(matched)),
-        Action::Discard { .. } => format!("Delete {} for good?", events(matched)),
+        Action::Replay => format!("Replay {}?", event_count(matched)),
+        Action::Discard { .. } => format!("Permanently delete {}?", event_count(matched)),
     };
-    confirm(&question, which.yes)?;
-    let ending = progress::run(&mut bulk, bar(matched)).await;
+    confirm(&question, selection.yes)?;
+    let outcome = progress::run(&mut bulk, bar(matched)).await;
     let changed = bulk.done();
-    let told = tell(session, &report(changed), &format!("{}: {}", action.done(), events(changed)));
+    let printed = print_report(
+        session,
+        &report(changed),
+        &format!("{}: {}", action.past_tense(), event_count(changed)),
+    );
     Fault::conclude(
-        told,
-        match ending {
-            Ending::Complete => Ok(Exit::Done),
-            Ending::Failed(error) => Err(fault(error)),
-            Ending::Stopped => Err(Fault::failed(
-                format!("interrupted after {} of {matched}", events(changed)),
-                "run the same command again: it goes on from there",
+        printed,
+        match outcome {
+            BatchOutcome::Completed => Ok(Exit::Success),
+            BatchOutcome::Failed(error) => Err(fault(error)),
+            BatchOutcome::Interrupted => Err(Fault::failed(
+                format!("interrupted after {} of {matched}", event_count(changed)),
+                "run the same command again to continue",
             )),
         },
     )
 }
 
-fn would(
+fn dry_run_text(
     action: Action<'_>,
     groups: &[DeadGroup],
     matched: u64,
     now: std::time::SystemTime,
 ) -> String {
-    format!("{}\nwould {}: {}", causes(groups, now), action.name(), events(matched))
+    format!("{}\nwould {}: {}", causes(groups, now), action.name(), event_count(matched))
 }
 
-fn tell<DB: Backend>(session: &Session<DB>, report: &Report<'_>, text: &str) -> Result<(), Fault> {
-    match session.form {
-        Form::People => answer(text),
-        Form::Programs => document(report),
+fn print_report<DB: Backend>(
+    session: &Session<DB>,
+    report: &Report<'_>,
+    text: &str,
+) -> Result<(), Fault> {
+    match session.format {
+        Format::Text => print_text(text),
+        Format::Json => print_json(report),
     }
 }

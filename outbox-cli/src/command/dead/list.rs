@@ -11,12 +11,12 @@ use crate::command::event::raw;
 use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
-use crate::output::{Form, answer, document, harmless, note, short};
+use crate::output::{Format, note, print_json, print_text, sanitize, truncate};
 use crate::table::Columns;
-use crate::time::{exact, from};
+use crate::time::{relative_time, rfc3339};
 
-/// How much of an error is shown in a table.
-pub(super) const MOST: usize = 80;
+/// The maximum length of an error in a table.
+pub(super) const MAX_ERROR_CHARS: usize = 80;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -31,7 +31,7 @@ struct Document<'a> {
     done_at: Option<String>,
     last_error: Option<&'a str>,
     cause: String,
-    /// What is wrong with the row itself.
+    /// Why the row cannot be decoded.
     #[serde(skip_serializing_if = "Option::is_none")]
     unreadable: Option<&'a str>,
     headers: Option<Box<RawValue>>,
@@ -44,7 +44,7 @@ struct Document<'a> {
 pub(super) struct Cause<'a> {
     count: u64,
     event_type: &'a str,
-    /// None for what is left beyond the most frequent causes.
+    /// `None` for the events beyond the most frequent causes.
     cause: Option<String>,
     error: &'a str,
     first_at: Option<String>,
@@ -52,14 +52,14 @@ pub(super) struct Cause<'a> {
 }
 
 impl<'a> Cause<'a> {
-    pub(super) fn of(group: &'a DeadGroup) -> Self {
+    pub(super) fn new(group: &'a DeadGroup) -> Self {
         Self {
             count: group.count,
             event_type: &group.event_type,
             cause: group.fingerprint.map(|cause| cause.to_string()),
             error: &group.error,
-            first_at: group.first_at.map(exact),
-            last_at: group.last_at.map(exact),
+            first_at: group.first_at.map(rfc3339),
+            last_at: group.last_at.map(rfc3339),
         }
     }
 }
@@ -73,17 +73,17 @@ pub(crate) async fn list<DB: Backend>(
     let (dead, filter) = (dead_events(session), args.filter.resolve(now));
     if args.causes {
         let groups = dead.groups(&filter).await.map_err(fault)?;
-        match session.form {
-            Form::Programs => document(&groups.iter().map(Cause::of).collect::<Vec<_>>())?,
-            Form::People if groups.is_empty() => note("no dead event matches"),
-            Form::People => answer(&causes(&groups, now))?,
+        match session.format {
+            Format::Json => print_json(&groups.iter().map(Cause::new).collect::<Vec<_>>())?,
+            Format::Text if groups.is_empty() => note("no dead event matches"),
+            Format::Text => print_text(&causes(&groups, now))?,
         }
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let events = dead.query(&filter, args.limit).await.map_err(fault)?;
-    match session.form {
-        Form::Programs => {
-            // What cannot be read as an event can still be looked at.
+    match session.format {
+        Format::Json => {
+            // A row that cannot be decoded as an event is shown column by column.
             let mut rows = Vec::new();
             for dead in &events {
                 rows.push(match &dead.event {
@@ -92,28 +92,33 @@ pub(crate) async fn list<DB: Backend>(
                 });
             }
             let documents = events.iter().zip(&rows);
-            let documents = documents.map(|(dead, row)| of(dead, row.as_ref(), args.payload));
-            document(&documents.collect::<Vec<_>>())?;
+            let documents =
+                documents.map(|(dead, row)| dead_document(dead, row.as_ref(), args.payload));
+            print_json(&documents.collect::<Vec<_>>())?;
         }
-        Form::People if events.is_empty() => note("no dead event matches"),
-        Form::People => {
-            answer(&columns(&events, now))?;
+        Format::Text if events.is_empty() => note("no dead event matches"),
+        Format::Text => {
+            print_text(&columns(&events, now))?;
             for dead in events.iter().filter(|_| args.payload) {
                 let payload =
                     dead.event.as_ref().map_or("(unreadable)", |event| event.payload().as_str());
-                answer(&format!("{} {}", harmless(&dead.event_id), harmless(payload)))?;
+                print_text(&format!("{} {}", sanitize(&dead.event_id), sanitize(payload)))?;
             }
         }
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
-/// An event that died, or its row.
-fn of<'a>(dead: &'a DeadEvent, row: Option<&'a EventRow>, payload: bool) -> Document<'a> {
+/// Creates the document from the event, or from its row if it cannot be decoded.
+fn dead_document<'a>(
+    dead: &'a DeadEvent,
+    row: Option<&'a EventRow>,
+    payload: bool,
+) -> Document<'a> {
     let event = dead.event.as_ref().ok();
-    let of_row = |text: fn(&EventRow) -> Option<&str>| row.and_then(text);
+    let column = |text: fn(&EventRow) -> Option<&str>| row.and_then(text);
     let headers = event.and_then(|event| event.headers().to_json());
-    let text = event.map(|event| event.payload().as_str()).or(of_row(|row| row.payload.as_deref()));
+    let text = event.map(|event| event.payload().as_str()).or(column(|row| row.payload.as_deref()));
     let created_at = event.map(|event| event.occurred_at());
     Document {
         sequence: dead.sequence,
@@ -121,20 +126,20 @@ fn of<'a>(dead: &'a DeadEvent, row: Option<&'a EventRow>, payload: bool) -> Docu
         event_type: &dead.event_type,
         aggregate_type: event
             .map(|event| event.aggregate_type())
-            .or(of_row(|row| Some(&row.aggregate_type))),
+            .or(column(|row| Some(&row.aggregate_type))),
         aggregate_id: event
             .and_then(|event| event.aggregate_id())
-            .or(of_row(|row| row.aggregate_id.as_deref())),
+            .or(column(|row| row.aggregate_id.as_deref())),
         tenant_id: event
             .and_then(|event| event.tenant_id())
-            .or(of_row(|row| row.tenant_id.as_deref())),
+            .or(column(|row| row.tenant_id.as_deref())),
         attempts: dead.attempts,
-        created_at: created_at.or(row.and_then(|row| row.created_at)).map(exact),
-        done_at: dead.died_at.map(exact),
+        created_at: created_at.or(row.and_then(|row| row.created_at)).map(rfc3339),
+        done_at: dead.died_at.map(rfc3339),
         last_error: dead.last_error.as_deref(),
         cause: cause(dead).to_string(),
-        unreadable: dead.event.as_ref().err().map(|fault| fault.reason),
-        headers: headers.as_deref().or(of_row(|row| row.headers.as_deref())).map(raw),
+        unreadable: dead.event.as_ref().err().map(|error| error.reason),
+        headers: headers.as_deref().or(column(|row| row.headers.as_deref())).map(raw),
         payload_bytes: text.map(str::len),
         payload: text.filter(|_| payload).map(raw),
     }
@@ -159,13 +164,13 @@ fn columns(events: &[DeadEvent], now: SystemTime) -> String {
             aggregate.into_iter().flatten().collect::<Vec<_>>().join(" ").into(),
             dead.attempts.to_string().into(),
             at(dead.died_at, now).into(),
-            short(dead.last_error.as_deref().unwrap_or_default(), MOST).into(),
+            truncate(dead.last_error.as_deref().unwrap_or_default(), MAX_ERROR_CHARS).into(),
         ]);
     }
     columns.render()
 }
 
-/// By type and cause.
+/// Formats groups of dead events by type and cause.
 pub(super) fn causes(groups: &[DeadGroup], now: SystemTime) -> String {
     let mut columns = Columns::new(&["DEAD", "TYPE", "CAUSE", "LAST", "ERROR"], &[0]);
     for group in groups {
@@ -174,12 +179,12 @@ pub(super) fn causes(groups: &[DeadGroup], now: SystemTime) -> String {
             (&group.event_type).into(),
             group.fingerprint.map_or_else(|| "-".to_owned(), |cause| cause.to_string()).into(),
             at(group.last_at, now).into(),
-            short(&group.error, MOST).into(),
+            truncate(&group.error, MAX_ERROR_CHARS).into(),
         ]);
     }
     columns.render()
 }
 
 fn at(time: Option<SystemTime>, now: SystemTime) -> String {
-    time.map(|time| from(now, time)).unwrap_or_default()
+    time.map(|time| relative_time(now, time)).unwrap_or_default()
 }

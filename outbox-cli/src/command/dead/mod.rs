@@ -1,4 +1,4 @@
-//! What was given up.
+//! Dead letters.
 
 mod bulk;
 mod list;

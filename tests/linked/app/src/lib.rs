@@ -1,2 +1,2 @@
-//! An application that depends on its listeners' crate. Whether it also names it is up to each
-//! program: `tests/complete.rs` does, `tests/forgotten.rs` does not.
+//! An application that depends on the crate of its listeners. A program links that crate only if it refers to
+//! it: `tests/complete.rs` does, `tests/forgotten.rs` does not.

@@ -1,4 +1,4 @@
-//! The listeners' crate is named once, and every listener in it is found.
+//! The program refers to the crate of the listeners once, and every listener in it is found.
 
 #![allow(
     clippy::disallowed_methods,

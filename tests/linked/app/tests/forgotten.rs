@@ -1,5 +1,5 @@
-//! The listeners' crate is a dependency that no code names, so it is not linked, and the registry
-//! says what to do about it.
+//! The crate of the listeners is a dependency to which no code refers, so it is not linked, and the error of
+//! the registry contains the remedy.
 
 #![allow(
     clippy::disallowed_methods,
@@ -12,7 +12,7 @@
 use outbox::{ListenerRegistry, RegistryFault};
 
 #[test]
-fn an_unnamed_crate_is_not_linked_and_the_error_says_so() {
+fn an_unreferenced_crate_is_not_linked_and_the_error_has_a_remedy() {
     let error = ListenerRegistry::linked().build().expect_err("nothing is linked");
     assert!(matches!(error.faults(), [RegistryFault::Empty { outbox: None, linked: Some(0) }]));
     assert_eq!(

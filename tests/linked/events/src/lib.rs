@@ -1,4 +1,4 @@
-//! What can happen in the application.
+//! The events of the application.
 
 use outbox::{AggregateType, EventType};
 
@@ -6,17 +6,17 @@ use outbox::{AggregateType, EventType};
 #[derive(Debug, AggregateType)]
 pub struct Order;
 
-/// What can happen to an order.
+/// The events of an order.
 #[derive(Debug, EventType)]
 #[outbox(aggregate = Order)]
 pub enum OrderEvent {
-    /// It was placed.
+    /// The order was placed.
     Placed {
-        /// Its number.
+        /// The order number.
         order_id: u64,
     },
-    /// It was paid with a receipt.
+    /// The order was paid; contains the receipt.
     Paid(String),
-    /// It was closed.
+    /// The order was closed.
     Closed,
 }

@@ -1,4 +1,4 @@
-//! What the application does about it. Nothing here is public, and nothing calls it.
+//! The listeners of the application. They are private, and no code calls them.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Nothing that is generated trips the lints of a strict crate.
+//! The generated code triggers no lint of a strict crate.
 
 #![forbid(unsafe_code)]
 #![deny(warnings, missing_docs, missing_debug_implementations, unreachable_pub, unused)]

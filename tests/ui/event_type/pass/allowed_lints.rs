@@ -1,10 +1,10 @@
-//! What an enum, a variant or a field allows is allowed in what is generated from it.
+//! A lint that an enum, a variant or a field allows is also allowed in the code generated from it.
 
 #![deny(warnings, non_camel_case_types, non_snake_case, deprecated, unused)]
 
 use outbox::{EventType, listener};
 
-/// Names as another system has them.
+/// Names defined by another system.
 #[derive(EventType)]
 #[outbox(aggregate = "order")]
 #[allow(non_camel_case_types, reason = "the names are those of the topics")]
@@ -15,7 +15,7 @@ pub enum order_event {
     order_closed,
 }
 
-/// An expectation is fulfilled by the enum itself, and by nothing that is generated.
+/// The enum itself fulfils the expectation; the generated code does not.
 #[derive(EventType)]
 #[expect(non_camel_case_types)]
 pub enum user_event {

@@ -1,4 +1,4 @@
-//! `#[outbox(crate = ..)]` for those who re-export the crate.
+//! `#[outbox(crate = ..)]` for crates that re-export `outbox`.
 
 mod facade {
     pub mod inner {

@@ -1,32 +1,32 @@
-//! A variant is retired the ordinary way, in a crate that tolerates no warning and lets nobody allow
-//! one either.
+//! A variant is deprecated in a crate that denies warnings and forbids lints, so that no attribute can
+//! allow them.
 
 #![deny(warnings)]
 #![forbid(missing_docs, missing_debug_implementations, dead_code, unreachable_patterns)]
 
 use outbox::{AggregateType, EventType, listener};
 
-/// What events are about.
+/// The aggregates.
 #[derive(Debug, AggregateType)]
 pub enum Aggregates {
-    /// Nobody uses it any more.
+    /// Not used any more.
     #[deprecated]
     Basket,
     /// An order.
     Order,
 }
 
-/// What happens.
+/// The events of an order.
 #[derive(Debug, EventType)]
 #[outbox(aggregate = Aggregates::Order)]
 pub enum OrderEvent {
-    /// Nobody writes it any more.
+    /// Not written any more.
     #[deprecated]
     Old {
-        /// Its number.
+        /// The order number.
         id: u64,
     },
-    /// Its successor.
+    /// The replacement of `Old`.
     New(u64),
 }
 

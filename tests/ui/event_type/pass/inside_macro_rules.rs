@@ -1,4 +1,4 @@
-//! A macro of the user's may generate events and listeners, and name the crate through `$crate`.
+//! A user macro may generate events and listeners, and refer to the crate through `$crate`.
 
 pub use outbox as reexported;
 

@@ -1,4 +1,4 @@
-//! Neither variants nor types of the user's may be mistaken for those of the standard library.
+//! Variants and types of the user may have the names of items in the standard library.
 
 #![allow(dead_code)]
 

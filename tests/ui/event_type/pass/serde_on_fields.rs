@@ -13,7 +13,7 @@ mod hex {
     }
 }
 
-/// Neither serialisable nor comparable.
+/// Implements neither serde traits nor `PartialEq`.
 #[derive(Default)]
 struct Cache;
 

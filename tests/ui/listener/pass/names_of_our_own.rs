@@ -14,7 +14,7 @@ enum OrderEvent {
     Cancelled,
 }
 
-// The user's names win where they are the same as ours.
+// Names of the user that are also used in the generated code.
 
 struct AGGREGATE;
 struct Delivery;
@@ -25,21 +25,21 @@ struct Meta {
 
 #[derive(EventType)]
 #[outbox(aggregate = Order)]
-enum Odd {
+enum Conflicting {
     NoSuchVariant { delivery: u8, json: u8, argument_0: u8 },
     Outcome(u8),
     Tagged(Meta),
 }
 
-#[listener(event = Odd::NoSuchVariant { delivery, json, argument_0 })]
+#[listener(event = Conflicting::NoSuchVariant { delivery, json, argument_0 })]
 async fn submit(delivery: u8, json: u8, argument_0: u8, state: outbox::State<u8>) {}
 
-#[listener(event = Odd::Outcome)]
+#[listener(event = Conflicting::Outcome)]
 async fn call(delivery: u8) {}
 
 use Meta as Tag;
 
-#[listener(event = Odd::Tagged)]
+#[listener(event = Conflicting::Tagged)]
 async fn tagged(meta: Tag) {}
 
 fn main() {}

@@ -1,4 +1,4 @@
-//! Nothing that is generated trips the lints of a strict crate.
+//! The generated code triggers no lint of a strict crate.
 
 #![forbid(unsafe_code)]
 #![deny(warnings, missing_docs, missing_debug_implementations, unreachable_pub, unused)]
@@ -6,15 +6,15 @@
 
 use outbox::{EventType, State, listener};
 
-/// Something that happens to an order.
+/// The events of an order.
 #[derive(Debug, EventType)]
 pub enum OrderEvent {
-    /// It was placed.
+    /// The order was placed.
     Placed {
-        /// Its number.
+        /// The order number.
         order_id: u64,
     },
-    /// It was paid.
+    /// The order was paid.
     Paid(String),
 }
 

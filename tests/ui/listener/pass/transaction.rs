@@ -1,4 +1,4 @@
-//! The transaction that ends the event, beside whatever else a listener may ask for.
+//! The transaction that settles the event, together with the other arguments of a listener.
 
 use outbox::{AggregateType, EventType, ListenerRegistry, Meta, State, Tx, listener};
 use sqlx::{MySql, Postgres, Sqlite};

@@ -1,5 +1,5 @@
-//! The single bound `Backend` is enough for code that serves every database, and what it returns can
-//! be spawned.
+//! The bound `Backend` is sufficient for code that is generic over databases, and its futures can be
+//! spawned.
 
 #![allow(dead_code)]
 
