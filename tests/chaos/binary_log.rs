@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use outbox::{Delivery, DoctorOptions, FindingLevel, ListenerRegistry};
 use outbox_servers::Server;
-use outbox_tests::{Fresh, Heard, Log, Rows, event, eventually, given_url};
+use outbox_tests::{CallLog, Fresh, Log, TestTable, event, eventually, given_url};
 use sqlx::MySql;
 use tokio::sync::Semaphore;
 
@@ -21,11 +21,11 @@ async fn a_log_of_statements_is_warned_of_and_nothing_is_lost() {
     let arguments = ["--log-bin=binary", "--server-id=1", "--binlog-format=STATEMENT"];
     let server = Server::for_mysql(&arguments).expect("a server");
     let db = Fresh::<MySql>::at(server.url()).await;
-    let (log, _log) = Log::of_this_thread();
-    let heard = Heard::default();
-    let noted = heard.clone();
+    let (log, _log) = Log::capture();
+    let received = CallLog::default();
+    let recorded = received.clone();
     let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
-        noted.note(&delivery);
+        recorded.record(&delivery);
         async {}
     });
     let gate = Arc::new(Semaphore::new(0));
@@ -57,16 +57,16 @@ async fn a_log_of_statements_is_warned_of_and_nothing_is_lost() {
     let mut tx = outbox.begin().await.unwrap();
     tx.write(event("A")).unwrap();
     tx.commit().await.unwrap();
-    heard.reach(1).await;
+    received.wait_for(1).await;
     eventually("results are refused", async || refused("while recording results")).await;
     let waiting = "SELECT COUNT(*) FROM outbox_event WHERE status IN (0, 2)";
-    assert_eq!((db.number(waiting).await, heard.count()), (2, 1));
+    assert_eq!((db.number(waiting).await, received.count()), (2, 1));
 
     // As the remedy says; nobody starts the process again.
     db.run("SET GLOBAL binlog_format = 'ROW'").await;
-    heard.reach(2).await;
+    received.wait_for(2).await;
     eventually("both are recorded", async || db.number(waiting).await == 0).await;
-    heard.assert_each_once(2);
+    received.assert_each_once(2);
     // Nor does a lease end because its renewal stays with a session that was made before.
     let renewals = |log: &Log| log.with("while renewing leases").len();
     let before = renewals(&log);

@@ -1,11 +1,11 @@
 use std::time::Duration;
 
 use outbox_servers::Server;
-use outbox_tests::{Fresh, Losable};
+use outbox_tests::{Fresh, LoseTransaction};
 use sqlx::{ConnectOptions, MySql, Postgres, Sqlite};
 
 /// A database that faults can be made of.
-pub(crate) trait FaultDatabase: Losable {
+pub(crate) trait FaultDatabase: LoseTransaction {
     /// The type that anything can be cast to, to be read as text.
     const TEXT: &'static str;
 

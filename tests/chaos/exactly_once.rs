@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use outbox::EventEnvelope;
-use outbox_tests::{Fresh, Node, Rows, TestDatabase, eventually, numbered, on_every_database};
+use outbox_tests::{Fresh, Node, TestDatabase, TestTable, eventually, numbered, on_every_database};
 use sqlx::ConnectOptions;
 
 use crate::alone;

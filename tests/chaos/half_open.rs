@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use outbox::{Builder, Delivery, ListenerRegistry};
-use outbox_tests::{Fresh, Heard, Log, Proxy, Rows, TestDatabase, event, eventually, given_url};
+use outbox_tests::{
+    CallLog, Fresh, Log, Proxy, TestDatabase, TestTable, event, eventually, given_url,
+};
 use sqlx::pool::PoolOptions;
 use sqlx::{MySql, Postgres};
 use tokio::sync::Semaphore;
@@ -24,12 +26,12 @@ const ROUNDS: usize = 4;
 const NEW_LISTENERS: &str = "SELECT COUNT(*) FROM pg_stat_activity \
     WHERE datname = current_database() AND query LIKE 'LISTEN%' AND query_start > '{since}'";
 
-/// Calls are noted; `Slow` waits until it is let go.
-fn listening(heard: &Heard, gate: &Arc<Semaphore>) -> ListenerRegistry {
+/// Calls are recorded; `Slow` waits until it is let go.
+fn listening(received: &CallLog, gate: &Arc<Semaphore>) -> ListenerRegistry {
     ["A", "Slow"].into_iter().fold(ListenerRegistry::new(), |registry, name| {
-        let (heard, gate) = (heard.clone(), Arc::clone(gate));
+        let (received, gate) = (received.clone(), Arc::clone(gate));
         registry.register_for("Order", name, move |delivery: Delivery| {
-            heard.note(&delivery);
+            received.record(&delivery);
             let gate = Arc::clone(&gate);
             async move {
                 if name == "Slow" {
@@ -47,20 +49,21 @@ fn node<DB: TestDatabase>(builder: Builder<DB>, interval: Duration) -> Builder<D
 async fn every_loop_notices<DB: TestDatabase>() {
     let _alone = crate::alone().await;
     let Some(url) = given_url::<DB>() else { return };
-    let (log, db) = (Log::of_this_process(), Fresh::<DB>::at(&url).await);
+    let (log, db) = (Log::install(), Fresh::<DB>::at(&url).await);
     let proxy = Proxy::before(&url).await;
     let pool = PoolOptions::new()
         .acquire_timeout(Duration::from_secs(5))
         .connect_with(DB::named(proxy.url(), db.name()))
         .await
         .unwrap();
-    let (heard, other, gate) = (Heard::default(), Heard::default(), Arc::new(Semaphore::new(0)));
-    let builder = outbox::builder(pool).listeners(listening(&heard, &gate));
+    let (received, other, gate) =
+        (CallLog::default(), CallLog::default(), Arc::new(Semaphore::new(0)));
+    let builder = outbox::builder(pool).listeners(listening(&received, &gate));
     let frozen = node(builder, Duration::from_millis(50)).start().await.unwrap();
     let store = (&db, frozen.store());
     // It runs all the time, so its lease has to be renewed through every fault.
     store.insert_due(&[event("Slow")]).await;
-    heard.reach(1).await;
+    received.wait_for(1).await;
     // Somebody else would take whatever is let go of.
     let builder = outbox::builder(db.pool.clone()).listeners(listening(&other, &gate));
     let watching = node(builder, Duration::from_millis(500)).start().await.unwrap();
@@ -70,11 +73,11 @@ async fn every_loop_notices<DB: TestDatabase>() {
         store.insert_due(&[event("A"), event("A")]).await;
         written += 2;
         proxy.freeze();
-        let (begun, before) = (Instant::now(), heard.count());
+        let (begun, before) = (Instant::now(), received.count());
         let mut ticks = tokio::time::interval(Duration::from_millis(20));
         // It delivers again, and records.
         let claimed = "SELECT COUNT(*) FROM outbox_event WHERE event_type = 'A' AND status <> 1";
-        while heard.count() < before + 10 || db.number(claimed).await > 20 {
+        while received.count() < before + 10 || db.number(claimed).await > 20 {
             ticks.tick().await;
             store.insert_due(&[event("A")]).await;
             written += 1;
@@ -96,7 +99,7 @@ async fn every_loop_notices<DB: TestDatabase>() {
     eventually("all are done", async || db.number(done).await == written).await;
     let lines = log.lines() - lines;
     println!("{}: delivers again after {waits:?}, {lines} lines in the log", DB::SHORT_NAME);
-    let calls: Vec<_> = heard.calls().into_iter().chain(other.calls()).collect();
+    let calls: Vec<_> = received.calls().into_iter().chain(other.calls()).collect();
     let events: HashSet<&str> = calls.iter().map(|call| call.event_id.as_str()).collect();
     assert_eq!((calls.len(), events.len() as i64), (events.len(), written), "each once");
     // One time-out, and then it is tried again.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use outbox_tests::{IN_TX, Noted};
+use outbox_tests::{IN_TX, LedgerEntry};
 
 use crate::database::FaultDatabase;
 use crate::process::read_ledgers;
@@ -47,7 +47,7 @@ impl Verdict {
              FROM outbox_event"
         );
         let rows: Vec<[String; 6]> = arena.db.texts(rows).await;
-        let mut calls: HashMap<String, Vec<Noted>> = HashMap::new();
+        let mut calls: HashMap<String, Vec<LedgerEntry>> = HashMap::new();
         for noted in read_ledgers(arena.folder()) {
             verdict.calls += 1;
             verdict.failed_calls += usize::from(noted.fails);
@@ -87,7 +87,7 @@ impl Verdict {
 
     /// The calls for one event: some that failed, and one that did not. Each time that it is excused
     /// one call may have been for nothing: it was not recorded.
-    fn judge(&mut self, calls: &mut [Noted], attempts: &str, excused: usize) {
+    fn judge(&mut self, calls: &mut [LedgerEntry], attempts: &str, excused: usize) {
         calls.sort_by_key(|call| call.at);
         let failed = calls.iter().filter(|call| call.fails).count();
         let succeeded = calls.len() - failed;

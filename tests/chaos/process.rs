@@ -5,7 +5,7 @@ use std::process::{Child as Process, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use outbox_servers::{send, spawn_bound};
-use outbox_tests::Noted;
+use outbox_tests::LedgerEntry;
 
 /// What a process does, besides delivering.
 #[derive(Debug, Clone, Copy)]
@@ -172,7 +172,7 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// Every call that any process has noted.
-pub(crate) fn read_ledgers(folder: &Path) -> Vec<Noted> {
+pub(crate) fn read_ledgers(folder: &Path) -> Vec<LedgerEntry> {
     let files = fs::read_dir(folder).expect("the folder").map(|file| file.expect("a file").path());
     let ledgers = files.filter(|file| {
         file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ledger-"))

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use outbox_servers::{Server, fake_clock};
-use outbox_tests::{Fresh, Proxy, Rows, given_url};
+use outbox_tests::{Fresh, Proxy, TestTable, given_url};
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep_until};
 

@@ -5,18 +5,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use outbox::{Delivery, EventEnvelope, ListenerError, ListenerRegistry, Status, Way};
-use outbox_tests::{Fresh, Heard, Rows, Spans, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{
+    CallLog, Fresh, Spans, TestDatabase, TestTable, event, eventually, on_every_database,
+};
 
 use crate::harness::{
     Counted, first_row, insert_due, listening, locked, quiet, with_status, write,
 };
 
 /// Adds a listener of `Mail` that works while `up` holds.
-fn with_mail(registry: ListenerRegistry, mails: &Heard, up: &Arc<AtomicBool>) -> ListenerRegistry {
+fn with_mail(
+    registry: ListenerRegistry,
+    mails: &CallLog,
+    up: &Arc<AtomicBool>,
+) -> ListenerRegistry {
     let (mails, up) = (mails.clone(), Arc::clone(up));
     registry.register_for("Order", "Mail", move |delivery: Delivery| {
         let up = up.load(Ordering::SeqCst);
-        mails.note(&delivery);
+        mails.record(&delivery);
         async move {
             if up { Ok(()) } else { Err(ListenerError::unreachable("mail server is down")) }
         }
@@ -24,35 +30,35 @@ fn with_mail(registry: ListenerRegistry, mails: &Heard, up: &Arc<AtomicBool>) ->
 }
 
 async fn a_breaker_opens_gives_back_tries_one_and_closes<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+    let received = CallLog::default();
     let up = Arc::new(AtomicBool::new(false));
-    let others = Heard::default();
-    let registry = with_mail(listening(&others), &heard, &up);
+    let others = CallLog::default();
+    let registry = with_mail(listening(&others), &received, &up);
     let outbox = quiet(&db, registry).workers(1).start().await.unwrap();
     let mails: Vec<EventEnvelope> = (0..40).map(|_| event("Mail")).collect();
     write(&outbox, &mails).await;
-    heard.reach(1).await;
+    received.wait_for(1).await;
     // One call was enough: everything else went back, and nothing was spent.
     eventually("all are given back", async || {
         with_status(&db, 2).await == 40 && locked(&db).await == 0
     })
     .await;
-    assert_eq!(heard.count(), 1);
+    assert_eq!(received.count(), 1);
     let row = first_row(&db, &outbox).await;
     assert_eq!((row.status, row.attempts, row.last_error), (Status::Retry, 0, None));
     // Meanwhile its events get no seat, and others flow.
     write(&outbox, &[event("Mail"), event("A")]).await;
-    others.reach(1).await;
+    others.wait_for(1).await;
     let mails = "SELECT COUNT(locked_by) FROM outbox_event WHERE event_type = 'Mail'";
     assert_eq!(db.number(mails).await, 0, "no seat for a paused listener");
     // When the pause ends, a single event tries; while it fails, no other does.
-    heard.reach(2).await;
-    heard.reach(3).await;
-    assert!(heard.calls()[2].at - heard.calls()[1].at >= Duration::from_millis(500));
+    received.wait_for(2).await;
+    received.wait_for(3).await;
+    assert!(received.calls()[2].at - received.calls()[1].at >= Duration::from_millis(500));
     up.store(true, Ordering::SeqCst);
     eventually("all are delivered", async || with_status(&db, 1).await == 42).await;
     // 41 deliveries, and as many failed tries as there were pauses.
-    let tries = heard.count() - 41;
+    let tries = received.count() - 41;
     assert!((3..=5).contains(&tries), "{tries}");
     assert_eq!(first_row(&db, &outbox).await.attempts, 0);
     outbox.shutdown().await.unwrap();
@@ -63,12 +69,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1_600);
 
 async fn a_breaker_without_an_event_to_probe_with_costs_nothing<DB: TestDatabase>(db: Fresh<DB>) {
     let (mails, up, counted) =
-        (Heard::default(), Arc::new(AtomicBool::new(false)), Counted::default());
-    let (spans, table) = (Spans::of_this_process(), format!("half_open_{}", DB::SHORT_NAME));
-    let registry = with_mail(listening(&Heard::default()), &mails, &up);
+        (CallLog::default(), Arc::new(AtomicBool::new(false)), Counted::default());
+    let (spans, table) = (Spans::install(), format!("half_open_{}", DB::SHORT_NAME));
+    let registry = with_mail(listening(&CallLog::default()), &mails, &up);
     let outbox = quiet(&db, registry).table(&table).metrics(counted.clone()).start().await.unwrap();
     write(&outbox, &[event("Mail")]).await;
-    let opened = mails.reach(1).await[0].at;
+    let opened = mails.wait_for(1).await[0].at;
     eventually("it is given back", async || {
         db.number(format!("SELECT COUNT(*) FROM {table} WHERE status = 2")).await == 1
     })
@@ -90,7 +96,7 @@ async fn a_breaker_without_an_event_to_probe_with_costs_nothing<DB: TestDatabase
     let hot = counted.way(Way::Hot);
     let written = Instant::now();
     write(&outbox, &[event("Mail")]).await;
-    let waited = mails.reach(2).await[1].at - written;
+    let waited = mails.wait_for(2).await[1].at - written;
     println!("{}: delivered after {waited:?}", DB::SHORT_NAME);
     assert_eq!(counted.way(Way::Hot), hot + 1);
     let before = claims();
@@ -100,11 +106,11 @@ async fn a_breaker_without_an_event_to_probe_with_costs_nothing<DB: TestDatabase
 }
 
 async fn what_another_process_writes_is_a_probe_as_well<DB: TestDatabase>(db: Fresh<DB>) {
-    let (mails, up) = (Heard::default(), Arc::new(AtomicBool::new(false)));
-    let registry = with_mail(listening(&Heard::default()), &mails, &up);
+    let (mails, up) = (CallLog::default(), Arc::new(AtomicBool::new(false)));
+    let registry = with_mail(listening(&CallLog::default()), &mails, &up);
     let outbox = quiet(&db, registry).start().await.unwrap();
     write(&outbox, &[event("Mail")]).await;
-    mails.reach(1).await;
+    mails.wait_for(1).await;
     eventually("it is given back", async || with_status(&db, 2).await == 1).await;
     db.run("DELETE FROM outbox_event").await;
     up.store(true, Ordering::SeqCst);
@@ -126,14 +132,14 @@ async fn what_another_process_writes_is_a_probe_as_well<DB: TestDatabase>(db: Fr
 async fn what_a_round_in_a_pause_leaves_behind_is_read_when_the_pause_ends<DB: TestDatabase>(
     db: Fresh<DB>,
 ) {
-    let (mails, up) = (Heard::default(), Arc::new(AtomicBool::new(false)));
-    let registry = with_mail(listening(&Heard::default()), &mails, &up);
+    let (mails, up) = (CallLog::default(), Arc::new(AtomicBool::new(false)));
+    let registry = with_mail(listening(&CallLog::default()), &mails, &up);
     let outbox = quiet(&db, registry).start().await.unwrap();
     // Long enough that the next look by itself is far away.
     let begun = Instant::now();
     eventually("it sleeps for long", async || begun.elapsed() > Duration::from_secs(4)).await;
     write(&outbox, &[event("Mail")]).await;
-    mails.reach(1).await;
+    mails.wait_for(1).await;
     eventually("it is given back", async || with_status(&db, 2).await == 1).await;
     db.run("DELETE FROM outbox_event").await;
     up.store(true, Ordering::SeqCst);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use outbox_tests::{Fresh, Heard, TestDatabase, event, eventually, on_every_server};
+use outbox_tests::{CallLog, Fresh, TestDatabase, event, eventually, on_every_server};
 use sqlx::Pool;
 use sqlx::pool::PoolOptions;
 
@@ -41,14 +41,14 @@ async fn no_session_of_the_relay_outlives_the_pools<DB: TestDatabase>(db: Fresh<
     let name = name();
     let options = PoolOptions::new().max_lifetime(LIFETIME).idle_timeout(None);
     let pool = pool(&db, &name, options).await;
-    let heard = Heard::default();
+    let received = CallLog::default();
     for interval in [Duration::from_millis(20), HOUR] {
-        let builder = outbox::builder(pool.clone()).listeners(listening(&heard));
+        let builder = outbox::builder(pool.clone()).listeners(listening(&received));
         // The connection that listens is one of them.
         let builder = builder.notify(DB::SHORT_NAME == "postgres");
         let outbox = builder.poll_interval(interval).start().await.unwrap();
         write(&outbox, &[event("A")]).await;
-        heard.reach(1).await;
+        received.wait_for(1).await;
         let (first, begun) = (sessions(&db, &name).await, Instant::now());
         assert!(first.len() >= 2, "{first:?}");
         // Something is always going on in one of them; in the other every loop waits.
@@ -71,15 +71,15 @@ async fn an_idle_relay_gives_its_connections_up<DB: TestDatabase>(db: Fresh<DB>)
     let name = name();
     let options = PoolOptions::new().max_lifetime(None).idle_timeout(LIFETIME);
     let pool = pool(&db, &name, options).await;
-    let heard = Heard::default();
-    let builder = outbox::builder(pool.clone()).listeners(listening(&heard));
+    let received = CallLog::default();
+    let builder = outbox::builder(pool.clone()).listeners(listening(&received));
     let outbox = builder.poll_interval(HOUR).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
-    heard.reach(1).await;
+    received.wait_for(1).await;
     assert!(sessions(&db, &name).await.len() >= 2);
     eventually("there is none", async || sessions(&db, &name).await.is_empty()).await;
     write(&outbox, &[event("A")]).await;
-    heard.reach(2).await;
+    received.wait_for(2).await;
     outbox.shutdown().await.unwrap();
     pool.close().await;
     forget(&db, &name).await;

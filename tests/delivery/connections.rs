@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use outbox::{Config, Delivery, Mode, Outbox};
 use outbox_tests::{
-    Fresh, Heard, Log, TestDatabase, event, eventually, given_url, on_every_server,
+    CallLog, Fresh, Log, TestDatabase, event, eventually, given_url, on_every_server,
 };
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
@@ -45,13 +45,13 @@ impl<DB: TestDatabase> Sessions<DB> {
 /// A relay whose every loop has something to do, and that has recorded something. One event stays in hand, and
 /// its lease is to be renewed, until there is a permit.
 async fn busy<DB: TestDatabase>(db: &Fresh<DB>, config: Config) -> (Outbox<DB>, Arc<Semaphore>) {
-    let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+    let (received, gate) = (CallLog::default(), Arc::new(Semaphore::new(0)));
     let quick = |_: Delivery| async {};
-    let registry = held(&heard, &gate).register_for("Order", "B", quick);
+    let registry = held(&received, &gate).register_for("Order", "B", quick);
     let outbox = outbox::builder(db.pool.clone()).config(config).listeners(registry);
     let outbox = outbox.start().await.unwrap();
     insert_due(db, &outbox, &["A", "B"]).await;
-    heard.reach(1).await;
+    received.wait_for(1).await;
     eventually("the other one is recorded", async || with_status(db, 1).await == 1).await;
     (outbox, gate)
 }
@@ -105,10 +105,10 @@ async fn a_process_that_only_writes_opens_none<DB: TestDatabase>(db: Fresh<DB>) 
 
 /// What is said at the start about the connections of a pool with so many.
 async fn warnings<DB: TestDatabase>(url: &str, connections: u32) -> Vec<String> {
-    let (log, _log) = Log::of_this_thread();
+    let (log, _log) = Log::capture();
     let pool = PoolOptions::<DB>::new().max_connections(connections);
     let pool = pool.connect(url).await.unwrap();
-    let outbox = outbox::builder(pool).listeners(listening(&Heard::default()));
+    let outbox = outbox::builder(pool).listeners(listening(&CallLog::default()));
     outbox.start().await.unwrap().shutdown().await.unwrap();
     log.with("this process may open")
 }

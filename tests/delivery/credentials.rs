@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outbox_tests::{Fresh, Heard, Proxy, TestDatabase, event, eventually, on_every_server};
+use outbox_tests::{CallLog, Fresh, Proxy, TestDatabase, event, eventually, on_every_server};
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 
@@ -53,8 +53,8 @@ async fn the_relay_follows_the_pool<DB: TestDatabase>(db: Fresh<DB>) {
         .connect_with(DB::named(&first, db.name()))
         .await
         .unwrap();
-    let heard = Heard::default();
-    let builder = outbox::builder(pool.clone()).listeners(listening(&heard));
+    let received = CallLog::default();
+    let builder = outbox::builder(pool.clone()).listeners(listening(&received));
     let outbox = builder.poll_interval(Duration::from_millis(100)).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     eventually("the first is recorded", async || with_status(&db, 1).await == 1).await;
@@ -70,7 +70,7 @@ async fn the_relay_follows_the_pool<DB: TestDatabase>(db: Fresh<DB>) {
             written = tx.commit().await.is_ok();
         }
     }
-    heard.reach(2).await;
+    received.wait_for(2).await;
     eventually("the relay records again", async || {
         with_status(&db, 1).await == db.number("SELECT COUNT(*) FROM outbox_event").await
     })

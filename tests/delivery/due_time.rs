@@ -70,7 +70,7 @@ async fn an_event_without_a_delay_was_due_when_it_was_inserted<DB: TestDatabase>
         .build()
         .unwrap();
     let store = outbox.store();
-    outbox_tests::Rows::insert_due(&(&db, store), std::slice::from_ref(&late)).await;
+    outbox_tests::TestTable::insert_due(&(&db, store), std::slice::from_ref(&late)).await;
     let inserted = row_due(&outbox, &late, Status::New).await;
     outbox.resume().unwrap();
     assert_eq!(due.reach(1).await, [inserted]);

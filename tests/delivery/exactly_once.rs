@@ -7,7 +7,7 @@ use outbox::{
     Completion, Delivery, EventEnvelope, ListenerError, ListenerOptions, ListenerRegistry, Outcome,
     Status, Timeout, Tx,
 };
-use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 use tokio::sync::Semaphore;
 
@@ -28,16 +28,16 @@ enum Then {
 
 /// A listener for `A` that leaves a row in `effect`.
 fn working<DB: TestDatabase>(
-    heard: &Heard,
+    received: &CallLog,
     options: ListenerOptions,
     then: Then,
 ) -> ListenerRegistry {
-    let (noted, other) = (heard.clone(), heard.clone());
+    let (recorded, other) = (received.clone(), received.clone());
     ListenerRegistry::new()
         .register_in_tx(options, "Order", "A", move |delivery: Delivery, tx: &mut Tx<DB>| {
-            let (heard, then) = (noted.clone(), then.clone());
+            let (received, then) = (recorded.clone(), then.clone());
             Box::pin(async move {
-                heard.note(&delivery);
+                received.record(&delivery);
                 effect(tx, delivery.envelope().event_id().as_ref()).await?;
                 match then {
                     Then::Answer(outcome) => return Ok(outcome),
@@ -51,7 +51,7 @@ fn working<DB: TestDatabase>(
             })
         })
         .register_for("Order", "B", move |delivery: Delivery| {
-            other.note(&delivery);
+            other.record(&delivery);
             async {}
         })
 }
@@ -78,17 +78,17 @@ async fn with_effects<DB: TestDatabase>(db: &Fresh<DB>) {
 
 async fn its_write_and_the_end_of_the_event_are_one<DB: TestDatabase>(db: Fresh<DB>) {
     with_effects(&db).await;
-    let heard = Heard::default();
-    let registry = working::<DB>(&heard, ListenerOptions::DEFAULT, Then::Write("B"));
+    let received = CallLog::default();
+    let registry = working::<DB>(&received, ListenerOptions::DEFAULT, Then::Write("B"));
     let outbox = quiet(&db, registry).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     insert_due(&db, &outbox, &["A"]).await;
     outbox.poll_once().await.unwrap();
-    heard.reach(4).await;
+    received.wait_for(4).await;
     outbox.drained().await.unwrap();
     assert_eq!(effects(&db).await, 2, "hot and cold");
     assert_eq!((with_status(&db, 1).await, locked(&db).await), (4, 0));
-    let mut types = heard.types();
+    let mut types = received.types();
     types.sort();
     assert_eq!(types, ["A", "A", "B", "B"], "what it writes goes hot");
     let row = first_row(&db, &outbox).await;
@@ -99,21 +99,21 @@ async fn a_failure_undoes_what_was_written<DB: TestDatabase>(db: Fresh<DB>) {
     with_effects(&db).await;
     let twice = ListenerOptions::DEFAULT.max_attempts(2).retry_base(Duration::from_millis(1));
     for then in [Then::Fail, Then::Panic, Then::LoseTheTransaction] {
-        let heard = Heard::default();
-        let outbox = quiet(&db, working::<DB>(&heard, twice, then)).start().await.unwrap();
+        let received = CallLog::default();
+        let outbox = quiet(&db, working::<DB>(&received, twice, then)).start().await.unwrap();
         let before = with_status(&db, 3).await;
         write(&outbox, &[event("A")]).await;
         eventually("it is dead", async || with_status(&db, 3).await == before + 1).await;
-        assert_eq!((heard.count(), effects(&db).await), (2, 0));
+        assert_eq!((received.count(), effects(&db).await), (2, 0));
         outbox.shutdown().await.unwrap();
     }
 }
 
 async fn a_later_time_undoes_what_was_written<DB: TestDatabase>(db: Fresh<DB>) {
     with_effects(&db).await;
-    let heard = Heard::default();
+    let received = CallLog::default();
     let later = Then::Answer(Outcome::RetryAfter(HOUR));
-    let registry = working::<DB>(&heard, ListenerOptions::DEFAULT, later);
+    let registry = working::<DB>(&received, ListenerOptions::DEFAULT, later);
     let outbox = quiet(&db, registry).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     eventually("it is deferred", async || with_status(&db, 2).await == 1).await;
@@ -122,11 +122,11 @@ async fn a_later_time_undoes_what_was_written<DB: TestDatabase>(db: Fresh<DB>) {
 
 async fn a_time_out_undoes_what_was_written<DB: TestDatabase>(db: Fresh<DB>) {
     with_effects(&db).await;
-    let heard = Heard::default();
+    let received = CallLog::default();
     let short = Timeout::After(Duration::from_millis(100));
     let options = ListenerOptions::DEFAULT.timeout(short).max_attempts(1);
     let gate = Then::WaitFor(Arc::new(Semaphore::new(0)));
-    let outbox = quiet(&db, working::<DB>(&heard, options, gate)).start().await.unwrap();
+    let outbox = quiet(&db, working::<DB>(&received, options, gate)).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     eventually("it is dead", async || with_status(&db, 3).await == 1).await;
     assert_eq!(effects(&db).await, 0);
@@ -138,8 +138,8 @@ async fn a_time_out_undoes_what_was_written<DB: TestDatabase>(db: Fresh<DB>) {
 /// Time-outs that come in the middle of a statement do not use up the application's connections.
 async fn statements_that_are_cut_short_leave_no_connection_behind<DB: TestDatabase>(db: Fresh<DB>) {
     with_effects(&db).await;
-    let heard = Heard::default();
-    let noted = heard.clone();
+    let received = CallLog::default();
+    let recorded = received.clone();
     let short = Timeout::After(Duration::from_millis(20));
     let options = ListenerOptions::DEFAULT.timeout(short).max_attempts(1);
     let registry = ListenerRegistry::new().register_in_tx(
@@ -147,7 +147,7 @@ async fn statements_that_are_cut_short_leave_no_connection_behind<DB: TestDataba
         "Order",
         "A",
         move |delivery: Delivery, tx: &mut Tx<DB>| {
-            noted.note(&delivery);
+            recorded.record(&delivery);
             Box::pin(async move {
                 loop {
                     // Another text each time, so that it is prepared each time.
@@ -179,37 +179,37 @@ async fn a_lost_lease_undoes_what_was_written<DB: TestDatabase>(db: Fresh<DB>) {
         return;
     }
     with_effects(&db).await;
-    let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+    let (received, gate) = (CallLog::default(), Arc::new(Semaphore::new(0)));
     let registry =
-        working::<DB>(&heard, ListenerOptions::DEFAULT, Then::WaitFor(Arc::clone(&gate)));
+        working::<DB>(&received, ListenerOptions::DEFAULT, Then::WaitFor(Arc::clone(&gate)));
     let slow = quiet(&db, registry).start().await.unwrap();
     write(&slow, &[event("A")]).await;
-    heard.reach(1).await;
+    received.wait_for(1).await;
     // It seems dead for longer than its lease, and another one takes over and is faster.
     slow.pause().unwrap();
     (&db, slow.store()).age(Duration::from_secs(40)).await;
-    let other = Heard::default();
+    let other = CallLog::default();
     let done = Then::Answer(Outcome::Done);
     let registry = working::<DB>(&other, ListenerOptions::DEFAULT, done);
     let next = quiet(&db, registry).start().await.unwrap();
     eventually("the other is done", async || with_status(&db, 1).await == 1).await;
     gate.add_permits(1);
     slow.shutdown().await.unwrap();
-    assert_eq!((heard.count(), other.count(), effects(&db).await), (1, 1, 1));
+    assert_eq!((received.count(), other.count(), effects(&db).await), (1, 1, 1));
     let row = first_row(&db, &next).await;
     assert_eq!((row.status, row.token, row.attempts), (Status::Done, 2, 0));
 }
 
 async fn a_shutdown_undoes_what_was_written<DB: TestDatabase>(db: Fresh<DB>) {
     with_effects(&db).await;
-    let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+    let (received, gate) = (CallLog::default(), Arc::new(Semaphore::new(0)));
     let mut config = outbox::Config::default();
     config.dispatcher.drain_timeout = Duration::from_millis(50);
-    let registry = working::<DB>(&heard, ListenerOptions::DEFAULT, Then::WaitFor(gate));
+    let registry = working::<DB>(&received, ListenerOptions::DEFAULT, Then::WaitFor(gate));
     let outbox =
         outbox::builder(db.pool.clone()).config(config).listeners(registry).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
-    heard.reach(1).await;
+    received.wait_for(1).await;
     let begun = std::time::Instant::now();
     outbox.shutdown().await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
@@ -220,8 +220,8 @@ async fn a_shutdown_undoes_what_was_written<DB: TestDatabase>(db: Fresh<DB>) {
 
 async fn a_done_row_can_be_deleted_in_its_transaction<DB: TestDatabase>(db: Fresh<DB>) {
     with_effects(&db).await;
-    let heard = Heard::default();
-    let registry = working::<DB>(&heard, ListenerOptions::DEFAULT, Then::Answer(Outcome::Done));
+    let received = CallLog::default();
+    let registry = working::<DB>(&received, ListenerOptions::DEFAULT, Then::Answer(Outcome::Done));
     let outbox = quiet(&db, registry).completion(Completion::Delete).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     eventually("its row is gone", async || (&db, outbox.store()).count().await == 0).await;
@@ -231,20 +231,20 @@ async fn a_done_row_can_be_deleted_in_its_transaction<DB: TestDatabase>(db: Fres
 /// The application keeps half of its connections, whatever the listeners do.
 async fn the_application_keeps_half_of_its_connections<DB: TestDatabase>(db: Fresh<DB>) {
     with_effects(&db).await;
-    let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+    let (received, gate) = (CallLog::default(), Arc::new(Semaphore::new(0)));
     let never = ListenerOptions::DEFAULT.timeout(Timeout::Never);
-    let registry = working::<DB>(&heard, never, Then::WaitFor(Arc::clone(&gate)));
+    let registry = working::<DB>(&received, never, Then::WaitFor(Arc::clone(&gate)));
     let store = db.store().await;
     let events: Vec<EventEnvelope> = (0..20).map(|_| event("A")).collect();
     (&db, &store).insert_due(&events).await;
     let outbox = quiet(&db, registry).workers(32).start().await.unwrap();
     let most = if DB::URL_VARIABLE.is_none() { 1 } else { 6 };
-    heard.reach(most).await;
+    received.wait_for(most).await;
     let mut own = Vec::new();
     for _ in 0..6 {
         own.push(db.pool.acquire().await.expect("a connection of the application's"));
     }
-    assert_eq!(heard.count(), most);
+    assert_eq!(received.count(), most);
     drop(own);
     gate.add_permits(100);
     eventually("all are done", async || with_status(&db, 1).await == 20).await;
@@ -254,14 +254,14 @@ async fn the_application_keeps_half_of_its_connections<DB: TestDatabase>(db: Fre
 
 async fn a_database_that_is_away_spends_no_attempt<DB: TestDatabase>(db: Fresh<DB>) {
     with_effects(&db).await;
-    let heard = Heard::default();
+    let received = CallLog::default();
     let pool = sqlx::pool::PoolOptions::<DB>::new()
         .max_connections(2)
         .acquire_timeout(Duration::from_millis(200))
         .connect_with((*db.pool.connect_options()).clone())
         .await
         .unwrap();
-    let registry = working::<DB>(&heard, ListenerOptions::DEFAULT, Then::Answer(Outcome::Done));
+    let registry = working::<DB>(&received, ListenerOptions::DEFAULT, Then::Answer(Outcome::Done));
     let outbox = outbox::builder(pool.clone())
         .listeners(registry)
         .poll_interval(Duration::from_millis(50))
@@ -276,20 +276,20 @@ async fn a_database_that_is_away_spends_no_attempt<DB: TestDatabase>(db: Fresh<D
     assert_eq!((&db, &store).row(sequence).await.attempts, 0);
     drop(all);
     eventually("it is done", async || with_status(&db, 1).await == 1).await;
-    assert_eq!((heard.count(), effects(&db).await), (1, 1));
+    assert_eq!((received.count(), effects(&db).await), (1, 1));
     outbox.shutdown().await.unwrap();
 }
 
 async fn a_plain_listener_beside_it_has_no_transaction<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+    let received = CallLog::default();
     let envelope = event("A");
-    let registry = working::<DB>(&heard, ListenerOptions::DEFAULT, Then::Fail).build().unwrap();
+    let registry = working::<DB>(&received, ListenerOptions::DEFAULT, Then::Fail).build().unwrap();
     let listener = registry.find("Order", "A").unwrap();
     let error: ListenerError = listener.call(envelope, 0).await.unwrap_err();
     assert_eq!(error.kind(), outbox::ListenerErrorKind::MissingTransaction);
     assert!(error.to_string().starts_with("no transaction of"), "{error}");
-    assert_eq!(heard.count(), 0);
-    let plain = listening(&heard).build().unwrap();
+    assert_eq!(received.count(), 0);
+    let plain = listening(&received).build().unwrap();
     assert!(plain.find("Order", "A").unwrap().tx_database().is_none());
     drop(db);
 }
@@ -313,7 +313,7 @@ on_every_database!(
 async fn a_transaction_of_another_database_is_a_fault_at_the_start() {
     let db = Fresh::<sqlx::Sqlite>::new().await.expect("SQLite");
     let registry = working::<sqlx::Postgres>(
-        &Heard::default(),
+        &CallLog::default(),
         ListenerOptions::DEFAULT,
         Then::Answer(Outcome::Done),
     );

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use outbox::{Config, Delivery, EventEnvelope, ListenerRegistry, Mode};
-use outbox_tests::{Fresh, Heard, TestDatabase, event, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, event, on_every_database};
 use tokio::sync::Semaphore;
 
 use crate::harness::{Counted, HOUR, held, write};
@@ -13,10 +13,10 @@ use crate::harness::{Counted, HOUR, held, write};
 const SLOW: usize = 400;
 
 /// Adds a listener of `Fast` that returns at once.
-fn with_fast(registry: ListenerRegistry, fast: &Heard) -> ListenerRegistry {
+fn with_fast(registry: ListenerRegistry, fast: &CallLog) -> ListenerRegistry {
     let fast = fast.clone();
     registry.register_for("Order", "Fast", move |delivery: Delivery| {
-        fast.note(&delivery);
+        fast.record(&delivery);
         async {}
     })
 }
@@ -24,7 +24,7 @@ fn with_fast(registry: ListenerRegistry, fast: &Heard) -> ListenerRegistry {
 /// The calls of one listener do not return; the events of another one, written later, are delivered
 /// all the same, one after the other.
 async fn beside_a_stuck_listener<DB: TestDatabase>(db: Fresh<DB>, mode: Mode, places: usize) {
-    let (slow, fast, gate) = (Heard::default(), Heard::default(), Arc::new(Semaphore::new(0)));
+    let (slow, fast, gate) = (CallLog::default(), CallLog::default(), Arc::new(Semaphore::new(0)));
     let mut config = Config::default();
     (config.mode, config.poller.interval) = (mode, HOUR);
     (config.dispatcher.hot_capacity, config.dispatcher.cold_capacity) = (places, places);
@@ -40,19 +40,19 @@ async fn beside_a_stuck_listener<DB: TestDatabase>(db: Fresh<DB>, mode: Mode, pl
     for chunk in backlog.chunks(100) {
         write(&outbox, chunk).await;
     }
-    slow.reach(28).await;
+    slow.wait_for(28).await;
     let mut waited = Vec::new();
     for served in 1..=3 {
         let written = Instant::now();
         write(&outbox, &[event("Fast")]).await;
-        let calls = fast.reach(served).await;
+        let calls = fast.wait_for(served).await;
         waited.push(calls[served - 1].at - written);
     }
     println!("{} {mode:?}, {places} places: after {waited:?}", DB::SHORT_NAME);
     assert_eq!(slow.count(), 28, "an eighth of 32 workers is for the others");
     assert!(waited.iter().max() < Some(&Duration::from_secs(5)), "{waited:?}");
     gate.close();
-    slow.reach(SLOW).await;
+    slow.wait_for(SLOW).await;
     outbox.drained().await.unwrap();
     slow.assert_each_once(SLOW);
     fast.assert_each_once(3);
@@ -77,13 +77,13 @@ async fn a_stuck_listener_leaves_places_in_the_cold_queue<DB: TestDatabase>(db: 
 }
 
 async fn a_listener_without_others_has_every_worker<DB: TestDatabase>(db: Fresh<DB>) {
-    let (slow, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+    let (slow, gate) = (CallLog::default(), Arc::new(Semaphore::new(0)));
     let outbox = crate::harness::quiet(&db, held(&slow, &gate)).workers(4).start().await.unwrap();
     let events: Vec<EventEnvelope> = (0..8).map(|_| event("A")).collect();
     write(&outbox, &events).await;
-    slow.reach(4).await;
+    slow.wait_for(4).await;
     gate.close();
-    slow.reach(8).await;
+    slow.wait_for(8).await;
     outbox.shutdown().await.unwrap();
 }
 

@@ -1,9 +1,9 @@
-//! Rows that another framework has inserted.
+//! TestTable that another framework has inserted.
 
 use std::time::{Duration, SystemTime};
 
 use outbox::{Delivery, ListenerRegistry, Status};
-use outbox_tests::{Fresh, Heard, TestDatabase, eventually, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, eventually, on_every_database};
 
 use crate::harness::{first_row, quiet, with_status};
 
@@ -20,14 +20,14 @@ async fn insert<DB: TestDatabase>(db: &Fresh<DB>, id: &str, headers: &str, avail
 
 /// A listener of event `A` that remembers its calls, and what it is asked to of each.
 fn noting<T: Send + 'static>(
-    heard: &Heard,
+    received: &CallLog,
     note: impl Fn(&Delivery) -> T + Send + Sync + 'static,
 ) -> (ListenerRegistry, std::sync::mpsc::Receiver<T>) {
     let (sender, receiver) = std::sync::mpsc::channel();
-    let heard = heard.clone();
+    let received = received.clone();
     let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
         let _ = sender.send(note(&delivery));
-        heard.note(&delivery);
+        received.record(&delivery);
         async {}
     });
     (registry, receiver)
@@ -36,8 +36,8 @@ fn noting<T: Send + 'static>(
 async fn a_header_that_is_null_is_left_out<DB: TestDatabase>(db: Fresh<DB>) {
     db.store().await;
     insert(&db, "1", r#"'{"trace":null,"reply-to":"billing"}'"#, DB::NOW).await;
-    let heard = Heard::default();
-    let (registry, headers) = noting(&heard, |delivery| {
+    let received = CallLog::default();
+    let (registry, headers) = noting(&received, |delivery| {
         let headers = delivery.envelope().headers().iter();
         headers.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>()
     });
@@ -95,12 +95,12 @@ async fn a_row_that_was_due_before_1970_is_delivered<DB: Ancient>(db: Fresh<DB>)
     for (index, time) in times.iter().enumerate() {
         insert(&db, &format!("due-{index}"), "NULL", time).await;
     }
-    let heard = Heard::default();
-    let (registry, due) = noting(&heard, |delivery| delivery.envelope().available_at());
+    let received = CallLog::default();
+    let (registry, due) = noting(&received, |delivery| delivery.envelope().available_at());
     let outbox = quiet(&db, registry).start().await.unwrap();
-    heard.reach(times.len()).await;
+    received.wait_for(times.len()).await;
     outbox.drained().await.unwrap();
-    heard.assert_each_once(times.len());
+    received.assert_each_once(times.len());
     assert_eq!(with_status(&db, 1).await, i64::try_from(times.len()).unwrap());
     // What the database can compute with is read as it is; what it cannot counts as the event's own time.
     let due: Vec<SystemTime> = due.try_iter().collect();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use outbox::{Delivery, ListenerOptions, ListenerRegistry};
-use outbox_tests::{Fresh, Heard, TestDatabase, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, on_every_database};
 use tokio::sync::Semaphore;
 
 use super::harness::insert_due;
@@ -20,12 +20,12 @@ fn crowd() -> u64 {
 const TIMED: usize = 60;
 
 /// A listener of `A`, and one of `Limited` that has two calls at once, which never end.
-fn listeners(heard: &Heard, stuck: &Arc<Semaphore>) -> ListenerRegistry {
-    let (heard, stuck) = (heard.clone(), Arc::clone(stuck));
+fn listeners(received: &CallLog, stuck: &Arc<Semaphore>) -> ListenerRegistry {
+    let (received, stuck) = (received.clone(), Arc::clone(stuck));
     let limited = ListenerOptions::DEFAULT.concurrency(2);
     ListenerRegistry::new()
         .register_for("Order", "A", move |delivery: Delivery| {
-            heard.note(&delivery);
+            received.record(&delivery);
             async {}
         })
         .register_with(limited, "Order", "Limited", move |_: Delivery| {
@@ -36,18 +36,18 @@ fn listeners(heard: &Heard, stuck: &Arc<Semaphore>) -> ListenerRegistry {
         })
 }
 
-/// Inserts events as another process would, one after another, and gives how long each took to be heard:
+/// Inserts events as another process would, one after another, and gives how long each took to be received:
 /// the median, and the longest.
 async fn latency<DB: TestDatabase>(db: &Fresh<DB>) -> (Duration, Duration) {
-    let (heard, stuck) = (Heard::default(), Arc::new(Semaphore::new(0)));
-    let builder = outbox::builder(db.pool.clone()).listeners(listeners(&heard, &stuck));
+    let (received, stuck) = (CallLog::default(), Arc::new(Semaphore::new(0)));
+    let builder = outbox::builder(db.pool.clone()).listeners(listeners(&received, &stuck));
     let builder = builder.lease(Duration::from_secs(1)).poll_interval(Duration::from_millis(50));
     let outbox = builder.start().await.unwrap();
     let mut times = Vec::with_capacity(TIMED);
     for count in 1..=TIMED {
         let begun = Instant::now();
         insert_due(db, &outbox, &["A"]).await;
-        let calls = heard.reach(count).await;
+        let calls = received.wait_for(count).await;
         times.push(calls[count - 1].at.saturating_duration_since(begun));
     }
     stuck.close();

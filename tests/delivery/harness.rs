@@ -7,28 +7,28 @@ use outbox::{
     Builder, Delivery, DispatchResult, EventEnvelope, ListenerRegistry, MetricsExporter, Outbox,
     Way,
 };
-use outbox_tests::{Fresh, Heard, Row, Rows, TestDatabase, event};
+use outbox_tests::{CallLog, Fresh, Row, TestDatabase, TestTable, event};
 use tokio::sync::Semaphore;
 
 /// Longer than any test: what happens in spite of it happens by itself.
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Listeners that remember every call of events `A`, `B` and `C` of `Order`.
-pub(crate) fn listening(heard: &Heard) -> ListenerRegistry {
+pub(crate) fn listening(received: &CallLog) -> ListenerRegistry {
     ["A", "B", "C"].into_iter().fold(ListenerRegistry::new(), |registry, name| {
-        let heard = heard.clone();
+        let received = received.clone();
         registry.register_for("Order", name, move |delivery: Delivery| {
-            heard.note(&delivery);
+            received.record(&delivery);
             async {}
         })
     })
 }
 
 /// A listener that waits until it is let go.
-pub(crate) fn held(heard: &Heard, gate: &Arc<Semaphore>) -> ListenerRegistry {
-    let (heard, gate) = (heard.clone(), Arc::clone(gate));
+pub(crate) fn held(received: &CallLog, gate: &Arc<Semaphore>) -> ListenerRegistry {
+    let (received, gate) = (received.clone(), Arc::clone(gate));
     ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
-        heard.note(&delivery);
+        received.record(&delivery);
         let gate = Arc::clone(&gate);
         async move {
             let _ = gate.acquire().await;

@@ -8,7 +8,7 @@ use outbox::{
     Delivery, DispatchResult, EventEnvelope, EventInterceptor, ListenerError, ListenerRegistry,
     MetricsExporter, Result, Status, Unroutable, Way, WriterHook,
 };
-use outbox_tests::{Fresh, Heard, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, event, eventually, on_every_database};
 
 use crate::harness::{first_row, insert_due, listening, quiet, with_status, write};
 
@@ -61,8 +61,8 @@ async fn interceptors_go_in_and_out_in_order<DB: TestDatabase>(db: Fresh<DB>) {
 async fn a_refusal_is_a_failure_and_only_those_who_went_in_come_out<DB: TestDatabase>(
     db: Fresh<DB>,
 ) {
-    let (diary, heard) = (Diary::default(), Heard::default());
-    let outbox = quiet(&db, listening(&heard))
+    let (diary, received) = (Diary::default(), CallLog::default());
+    let outbox = quiet(&db, listening(&received))
         .intercept(Named("one", diary.clone()))
         .intercept(Named("refuses", diary.clone()))
         .intercept(Named("three", diary.clone()))
@@ -75,15 +75,15 @@ async fn a_refusal_is_a_failure_and_only_those_who_went_in_come_out<DB: TestData
     let expected = ["before one 0", "before refuses 0", "after one Some(\"refused\")"];
     assert_eq!(diary.lines(), expected);
     assert_eq!(
-        (heard.count(), first_row(&db, &outbox).await.last_error.as_deref()),
+        (received.count(), first_row(&db, &outbox).await.last_error.as_deref()),
         (0, Some("refused"))
     );
 }
 
 /// Without a listener there is nothing to stand around, but an audit must hear of the event's end.
 async fn interceptors_hear_of_what_nobody_listens_to<DB: TestDatabase>(db: Fresh<DB>) {
-    let (diary, heard) = (Diary::default(), Heard::default());
-    let builder = quiet(&db, listening(&heard)).unroutable(Unroutable::Dead);
+    let (diary, received) = (Diary::default(), CallLog::default());
+    let builder = quiet(&db, listening(&received)).unroutable(Unroutable::Dead);
     let builder = builder.intercept(Named("one", diary.clone()));
     let builder = builder.intercept(Named("refuses", diary.clone()));
     let outbox = builder.intercept(Named("three", diary.clone())).start().await.unwrap();
@@ -110,8 +110,8 @@ async fn interceptors_hear_of_what_nobody_listens_to<DB: TestDatabase>(db: Fresh
 }
 
 async fn panics_around_a_listener_harm_nobody<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let outbox = quiet(&db, listening(&heard))
+    let received = CallLog::default();
+    let outbox = quiet(&db, listening(&received))
         .workers(1)
         .before(|event, attempts| {
             assert!(event.event_type() != "A" || attempts > 0, "an interceptor panics");
@@ -151,15 +151,15 @@ impl WriterHook for PanickingHook {
 }
 
 async fn a_panicking_hook_stands_in_nobodys_way<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let outbox = quiet(&db, listening(&heard)).hook(PanickingHook).start().await.unwrap();
+    let received = CallLog::default();
+    let outbox = quiet(&db, listening(&received)).hook(PanickingHook).start().await.unwrap();
     let mut tx = outbox.begin().await.unwrap();
     assert!(tx.write(event("B")).is_err(), "refused, and nothing else");
     tx.write(event("A")).unwrap();
     tx.commit().await.unwrap();
-    heard.reach(1).await;
+    received.wait_for(1).await;
     outbox.drained().await.unwrap();
-    assert_eq!(heard.types(), ["A"]);
+    assert_eq!(received.types(), ["A"]);
 }
 
 struct PanickingMetrics;
@@ -183,14 +183,14 @@ impl MetricsExporter for PanickingMetrics {
 }
 
 async fn a_panicking_exporter_stands_in_nobodys_way<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let outbox = quiet(&db, listening(&heard)).metrics(PanickingMetrics).start().await.unwrap();
+    let received = CallLog::default();
+    let outbox = quiet(&db, listening(&received)).metrics(PanickingMetrics).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     insert_due(&db, &outbox, &["B"]).await;
     outbox.poll_once().await.unwrap();
-    heard.reach(2).await;
+    received.wait_for(2).await;
     outbox.drained().await.unwrap();
-    heard.assert_each_once(2);
+    received.assert_each_once(2);
     assert_eq!(with_status(&db, 1).await, 2);
 }
 

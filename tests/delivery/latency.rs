@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use outbox::EventEnvelope;
-use outbox_tests::{Fresh, Heard, Proxy, TestDatabase, event};
+use outbox_tests::{CallLog, Fresh, Proxy, TestDatabase, event};
 use sqlx::Postgres;
 use sqlx::pool::PoolOptions;
 
@@ -17,10 +17,10 @@ const WAY: Duration = Duration::from_millis(400);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claims_do_not_move_what_will_be_due() {
     let Some(db) = Fresh::<Postgres>::new().await else { return };
-    let (heard, proxy) = (Heard::default(), Proxy::before(&db.url()).await);
+    let (received, proxy) = (CallLog::default(), Proxy::before(&db.url()).await);
     let options = Postgres::named(proxy.url(), db.name());
     let pool = PoolOptions::<Postgres>::new().connect_with(options).await.unwrap();
-    let builder = outbox::builder(pool).listeners(listening(&heard)).poll_interval(HOUR);
+    let builder = outbox::builder(pool).listeners(listening(&received)).poll_interval(HOUR);
     let outbox = builder.start().await.unwrap();
     backed_off(&outbox).await;
     let delay = Duration::from_secs(8);
@@ -30,7 +30,7 @@ async fn claims_do_not_move_what_will_be_due() {
     // Something is due that nobody here knows.
     write(&outbox, &[event("Unknown"), delayed.build().unwrap()]).await;
     let written = Instant::now();
-    let waited = heard.reach(1).await[0].at - written;
+    let waited = received.wait_for(1).await[0].at - written;
     println!("called {waited:?} after the commit");
     // The look and the claim that find it are four ways, less what the commit took on its way back.
     assert!(waited < delay + 4 * WAY, "{waited:?}");

@@ -7,7 +7,7 @@ use outbox::{
     Delivery, EventEnvelope, ListenerError, ListenerOptions, ListenerRegistry, Outcome, Status,
     Timeout,
 };
-use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 use tokio::sync::Semaphore;
 
 use crate::harness::{
@@ -15,10 +15,10 @@ use crate::harness::{
 };
 
 async fn a_running_listener_keeps_its_lease<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+    let (received, gate) = (CallLog::default(), Arc::new(Semaphore::new(0)));
     let second = Duration::from_secs(1);
-    let first = quiet(&db, held(&heard, &gate)).lease(second).start().await.unwrap();
-    let other = Heard::default();
+    let first = quiet(&db, held(&received, &gate)).lease(second).start().await.unwrap();
+    let other = CallLog::default();
     let second_node = outbox::builder(db.pool.clone())
         .listeners(listening(&other))
         .poll_interval(Duration::from_millis(50))
@@ -27,22 +27,22 @@ async fn a_running_listener_keeps_its_lease<DB: TestDatabase>(db: Fresh<DB>) {
         .await
         .unwrap();
     write(&first, &[event("A")]).await;
-    let called = heard.reach(1).await[0].at;
+    let called = received.wait_for(1).await[0].at;
     eventually("three leases have passed", async || called.elapsed() > 3 * second).await;
     assert_eq!(other.count(), 0);
     gate.add_permits(1);
     eventually("it is done", async || with_status(&db, 1).await == 1).await;
     let row = first_row(&db, &first).await;
-    assert_eq!((row.token, row.takeovers, heard.count(), other.count()), (1, 0, 1, 0));
+    assert_eq!((row.token, row.takeovers, received.count(), other.count()), (1, 0, 1, 0));
     second_node.shutdown().await.unwrap();
 }
 
 async fn a_late_result_changes_nothing<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, gate, counted) =
-        (Heard::default(), Arc::new(Semaphore::new(0)), Counted::default());
-    let slow = quiet(&db, held(&heard, &gate)).metrics(counted.clone()).start().await.unwrap();
+    let (received, gate, counted) =
+        (CallLog::default(), Arc::new(Semaphore::new(0)), Counted::default());
+    let slow = quiet(&db, held(&received, &gate)).metrics(counted.clone()).start().await.unwrap();
     write(&slow, &[event("A")]).await;
-    heard.reach(1).await;
+    received.wait_for(1).await;
     // The node claims nothing, and seems dead for longer than its lease; another one takes over and
     // fails for good.
     slow.pause().unwrap();
@@ -63,23 +63,23 @@ async fn a_late_result_changes_nothing<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 async fn what_still_runs_is_adopted_and_not_run_twice<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, gate, counted) =
-        (Heard::default(), Arc::new(Semaphore::new(0)), Counted::default());
-    let outbox = quiet(&db, held(&heard, &gate)).metrics(counted.clone()).start().await.unwrap();
+    let (received, gate, counted) =
+        (CallLog::default(), Arc::new(Semaphore::new(0)), Counted::default());
+    let outbox = quiet(&db, held(&received, &gate)).metrics(counted.clone()).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
-    heard.reach(1).await;
+    received.wait_for(1).await;
     (&db, outbox.store()).age(Duration::from_secs(40)).await;
     outbox.poll_once().await.unwrap();
     eventually("it has claimed its own row", async || first_row(&db, &outbox).await.token == 2)
         .await;
     gate.add_permits(5);
     eventually("it is done", async || with_status(&db, 1).await == 1).await;
-    assert_eq!((heard.count(), counted.stale()), (1, 0), "under the new token");
+    assert_eq!((received.count(), counted.stale()), (1, 0), "under the new token");
 }
 
 async fn queued_events_are_given_back_after_a_lease<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
-    let busy = quiet(&db, held(&heard, &gate))
+    let (received, gate) = (CallLog::default(), Arc::new(Semaphore::new(0)));
+    let busy = quiet(&db, held(&received, &gate))
         .workers(1)
         .lease(Duration::from_secs(2))
         .start()
@@ -87,8 +87,8 @@ async fn queued_events_are_given_back_after_a_lease<DB: TestDatabase>(db: Fresh<
         .unwrap();
     let events: Vec<EventEnvelope> = (0..5).map(|_| event("A")).collect();
     write(&busy, &events).await;
-    heard.reach(1).await;
-    let other = Heard::default();
+    received.wait_for(1).await;
+    let other = CallLog::default();
     let idle = outbox::builder(db.pool.clone())
         .listeners(listening(&other))
         .poll_interval(Duration::from_millis(20))
@@ -96,42 +96,42 @@ async fn queued_events_are_given_back_after_a_lease<DB: TestDatabase>(db: Fresh<
         .await
         .unwrap();
     // The busy node may be faster once or twice, but it cannot keep them.
-    other.reach(4).await;
+    other.wait_for(4).await;
     gate.add_permits(9);
     eventually("all are done", async || with_status(&db, 1).await == 5).await;
-    assert_eq!(heard.count() + other.count(), 5);
+    assert_eq!(received.count() + other.count(), 5);
     assert_eq!(first_row(&db, &busy).await.attempts, 0);
     idle.shutdown().await.unwrap();
 }
 
 async fn an_event_that_loses_its_owners_goes_dead<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, store) = (Heard::default(), db.store().await);
+    let (received, store) = (CallLog::default(), db.store().await);
     let sequence = (&db, &store).insert_due(&[event("A")]).await[0].sequence;
     db.run(
         "UPDATE outbox_event SET takeovers = 4, claim_token = 5, locked_by = 'gone', \
          attempts = 2",
     )
     .await;
-    let outbox = quiet(&db, listening(&heard)).start().await.unwrap();
+    let outbox = quiet(&db, listening(&received)).start().await.unwrap();
     eventually("it is dead", async || with_status(&db, 3).await == 1).await;
     let row = (&db, outbox.store()).row(sequence).await;
     assert_eq!(row.last_error.as_deref(), Some("owner lost 5 times"));
-    assert_eq!((row.attempts, heard.count()), (2, 0));
+    assert_eq!((row.attempts, received.count()), (2, 0));
 }
 
 /// A deferral spends no attempt, so it must not clear the event of what it is suspected of: one that ends
 /// every second process that begins it would live for ever.
 async fn an_event_that_defers_between_its_crashes_goes_dead<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let noted = heard.clone();
+    let received = CallLog::default();
+    let recorded = received.clone();
     let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
-        noted.note(&delivery);
+        recorded.record(&delivery);
         async { Ok::<_, ListenerError>(Outcome::RetryAfter(HOUR)) }
     });
     let outbox = quiet(&db, registry).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     let deferred = async |calls: usize| {
-        heard.reach(calls).await;
+        received.wait_for(calls).await;
         eventually("it is deferred", async || locked(&db).await == 0).await;
     };
     deferred(1).await;
@@ -154,7 +154,7 @@ async fn an_event_that_defers_between_its_crashes_goes_dead<DB: TestDatabase>(db
         let takeovers = first_row(&db, &outbox).await.takeovers;
         // Each deferral has survived its call, so it adds nothing to the suspicion either.
         for call in 1..=3 * usize::from(losses == 1) {
-            let calls = heard.count() + 1;
+            let calls = received.count() + 1;
             again().await;
             deferred(calls).await;
             let row = first_row(&db, &outbox).await;
@@ -168,34 +168,34 @@ async fn an_event_that_defers_between_its_crashes_goes_dead<DB: TestDatabase>(db
 }
 
 async fn an_unreadable_row_dies_alone<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, store) = (Heard::default(), db.store().await);
+    let (received, store) = (CallLog::default(), db.store().await);
     let rows = (&db, &store).insert_due(&[event("A"), event("B"), event("C")]).await;
     let second = rows[1].sequence;
     db.run(format!("UPDATE outbox_event SET headers = '[1]' WHERE sequence = {second}")).await;
-    let outbox = quiet(&db, listening(&heard)).workers(1).start().await.unwrap();
-    heard.reach(2).await;
+    let outbox = quiet(&db, listening(&received)).workers(1).start().await.unwrap();
+    received.wait_for(2).await;
     outbox.drained().await.unwrap();
-    assert_eq!(heard.types(), ["A", "C"]);
+    assert_eq!(received.types(), ["A", "C"]);
     let row = (&db, outbox.store()).row(second).await;
     assert_eq!(row.status, Status::Dead);
     assert!(row.last_error.unwrap().contains("headers"));
 }
 
 async fn a_shutdown_gives_everything_back_at_once<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+    let (received, gate) = (CallLog::default(), Arc::new(Semaphore::new(0)));
     let mut config = outbox::Config::default();
     config.dispatcher.workers = 2;
     config.dispatcher.drain_timeout = Duration::from_millis(50);
     config.poller.interval = HOUR;
     let leaving = outbox::builder(db.pool.clone())
         .config(config)
-        .listeners(held(&heard, &gate))
+        .listeners(held(&received, &gate))
         .start()
         .await
         .unwrap();
     let events: Vec<EventEnvelope> = (0..20).map(|_| event("A")).collect();
     write(&leaving, &events).await;
-    heard.reach(2).await;
+    received.wait_for(2).await;
     // A transaction that is open meanwhile commits afterwards.
     let mut late = leaving.begin().await.unwrap();
     late.write(event("A")).unwrap();
@@ -209,20 +209,20 @@ async fn a_shutdown_gives_everything_back_at_once<DB: TestDatabase>(db: Fresh<DB
     }
     assert_eq!(locked(&db).await, 0, "nothing stays locked");
     assert_eq!(first_row(&db, &leaving).await.attempts, 0);
-    let other = Heard::default();
+    let other = CallLog::default();
     let next = quiet(&db, listening(&other)).start().await.unwrap();
-    other.reach(21).await;
+    other.wait_for(21).await;
     other.assert_each_once(21);
     next.shutdown().await.unwrap();
 }
 
 async fn a_slow_listener_does_not_keep_others_from_their_turn<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
-    let (noted, held) = (heard.clone(), Arc::clone(&gate));
+    let (received, gate) = (CallLog::default(), Arc::new(Semaphore::new(0)));
+    let (recorded, held) = (received.clone(), Arc::clone(&gate));
     let slow = ListenerOptions::DEFAULT.concurrency(2).timeout(Timeout::Never);
     let registry =
-        listening(&heard).register_with(slow, "Order", "Slow", move |delivery: Delivery| {
-            noted.note(&delivery);
+        listening(&received).register_with(slow, "Order", "Slow", move |delivery: Delivery| {
+            recorded.record(&delivery);
             let gate = Arc::clone(&held);
             async move {
                 let _ = gate.acquire().await;
@@ -233,10 +233,10 @@ async fn a_slow_listener_does_not_keep_others_from_their_turn<DB: TestDatabase>(
         (0..30).map(|number| event(if number % 3 == 0 { "A" } else { "Slow" })).collect();
     write(&outbox, &events).await;
     eventually("the quick ones are done", async || with_status(&db, 1).await == 10).await;
-    assert_eq!(heard.types().iter().filter(|name| *name == "Slow").count(), 2);
+    assert_eq!(received.types().iter().filter(|name| *name == "Slow").count(), 2);
     gate.add_permits(100);
     eventually("all are done", async || with_status(&db, 1).await == 30).await;
-    heard.assert_each_once(30);
+    received.assert_each_once(30);
 }
 
 on_every_database!(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use outbox::Completion;
-use outbox_tests::{Fresh, Heard, TestDatabase, event, eventually, on_every_server};
+use outbox_tests::{CallLog, Fresh, TestDatabase, event, eventually, on_every_server};
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 use tokio::sync::Semaphore;
 
@@ -16,12 +16,12 @@ const EVENTS: i64 = 300;
 /// and so is the first when the lock is gone.
 async fn one_locked_row_stops_no_other<DB: TestDatabase>(db: Fresh<DB>) {
     for completion in [Completion::Keep, Completion::Delete] {
-        let (heard, gate, counted) =
-            (Heard::default(), Arc::new(Semaphore::new(0)), Counted::default());
-        let outbox = quiet(&db, held(&heard, &gate)).completion(completion);
+        let (received, gate, counted) =
+            (CallLog::default(), Arc::new(Semaphore::new(0)), Counted::default());
+        let outbox = quiet(&db, held(&received, &gate)).completion(completion);
         let outbox = outbox.metrics(counted.clone()).start().await.unwrap();
         write(&outbox, &[event("A")]).await;
-        heard.reach(1).await;
+        received.wait_for(1).await;
 
         let mut session = DB::Connection::connect_with(&db.pool.connect_options()).await.unwrap();
         DB::run(&mut session, "BEGIN".into_sql_str()).await.unwrap();
@@ -33,13 +33,13 @@ async fn one_locked_row_stops_no_other<DB: TestDatabase>(db: Fresh<DB>) {
             write(&outbox, &[event("A")]).await;
         }
         eventually("all others are recorded", async || with_status(&db, 0).await == 1).await;
-        assert_eq!(heard.count() as i64, EVENTS);
+        assert_eq!(received.count() as i64, EVENTS);
 
         DB::run(&mut session, "ROLLBACK".into_sql_str()).await.unwrap();
         eventually("so is the locked one", async || with_status(&db, 0).await == 0).await;
         outbox.drained().await.unwrap();
         assert_eq!(counted.stale(), 0, "it was neither applied nor stale meanwhile");
-        heard.assert_each_once(EVENTS as usize);
+        received.assert_each_once(EVENTS as usize);
         outbox.shutdown().await.unwrap();
         db.run("DELETE FROM outbox_event").await;
     }

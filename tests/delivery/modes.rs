@@ -6,15 +6,15 @@ use outbox::{
     Config, Delivery, Error, ListenerOptions, ListenerRegistry, Mode, Status, Timeout, Unroutable,
     Way,
 };
-use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
 use crate::harness::{
     Counted, HOUR, first_row, insert_due, listening, locked, quiet, with_status, write,
 };
 
 async fn a_poller_only_process_has_no_hot_path<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, counted) = (Heard::default(), Counted::default());
-    let outbox = quiet(&db, listening(&heard))
+    let (received, counted) = (CallLog::default(), Counted::default());
+    let outbox = quiet(&db, listening(&received))
         .mode(Mode::PollerOnly)
         .metrics(counted.clone())
         .start()
@@ -22,7 +22,7 @@ async fn a_poller_only_process_has_no_hot_path<DB: TestDatabase>(db: Fresh<DB>) 
         .unwrap();
     write(&outbox, &[event("A"), event("B")]).await;
     // The commit wakes its own poller.
-    heard.reach(2).await;
+    received.wait_for(2).await;
     assert_eq!((counted.way(Way::Hot), counted.way(Way::Cold)), (0, 2));
 }
 
@@ -33,18 +33,18 @@ async fn a_writer_only_process_needs_no_listeners<DB: TestDatabase>(db: Fresh<DB
     assert!(matches!(producer.drained().await, Err(Error::WriterOnly)));
     let row = first_row(&db, &producer).await;
     assert_eq!((row.status, row.token, row.locked_by), (Status::New, 0, None));
-    let heard = Heard::default();
-    let worker = quiet(&db, listening(&heard)).start().await.unwrap();
-    heard.reach(1).await;
+    let received = CallLog::default();
+    let worker = quiet(&db, listening(&received)).start().await.unwrap();
+    received.wait_for(1).await;
     producer.shutdown().await.unwrap();
     worker.shutdown().await.unwrap();
 }
 
 async fn an_event_nobody_knows_waits_for_a_process_that_does<DB: TestDatabase>(db: Fresh<DB>) {
-    let (old_heard, new_heard) = (Heard::default(), Heard::default());
+    let (old_received, new_received) = (CallLog::default(), CallLog::default());
     let interval = Duration::from_millis(20);
     let old = outbox::builder(db.pool.clone())
-        .listeners(listening(&old_heard))
+        .listeners(listening(&old_received))
         .poll_interval(interval)
         .start()
         .await
@@ -52,14 +52,14 @@ async fn an_event_nobody_knows_waits_for_a_process_that_does<DB: TestDatabase>(d
     // Hot and cold.
     write(&old, &[event("New"), event("A")]).await;
     (&db, old.store()).insert_due(&[event("New"), event("B")]).await;
-    old_heard.reach(2).await;
+    old_received.wait_for(2).await;
     old.drained().await.unwrap();
     let row = first_row(&db, &old).await;
     assert_eq!((row.status, row.token, row.attempts), (Status::New, 0, 0), "left alone");
-    let noted = new_heard.clone();
+    let recorded = new_received.clone();
     let registry =
         ListenerRegistry::new().register_for("Order", "New", move |delivery: Delivery| {
-            noted.note(&delivery);
+            recorded.record(&delivery);
             async {}
         });
     let new = outbox::builder(db.pool.clone())
@@ -68,15 +68,15 @@ async fn an_event_nobody_knows_waits_for_a_process_that_does<DB: TestDatabase>(d
         .start()
         .await
         .unwrap();
-    new_heard.reach(2).await;
+    new_received.wait_for(2).await;
     new.drained().await.unwrap();
     assert_eq!(with_status(&db, 1).await, 4);
-    old_heard.assert_each_once(2);
-    new_heard.assert_each_once(2);
+    old_received.assert_each_once(2);
+    new_received.assert_each_once(2);
 }
 
 async fn claims_cost_the_same_whatever_nobody_knows<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+    let received = CallLog::default();
     let mut medians = Vec::new();
     db.store().await;
     for unknown in [0, 100_000] {
@@ -85,7 +85,7 @@ async fn claims_cost_the_same_whatever_nobody_knows<DB: TestDatabase>(db: Fresh<
             db.run(DB::ANALYZE).await;
         }
         let counted = Counted::default();
-        let outbox = quiet(&db, listening(&heard))
+        let outbox = quiet(&db, listening(&received))
             .mode(Mode::PollerOnly)
             .metrics(counted.clone())
             .start()
@@ -93,9 +93,9 @@ async fn claims_cost_the_same_whatever_nobody_knows<DB: TestDatabase>(db: Fresh<
             .unwrap();
         outbox.drained().await.unwrap();
         for _ in 0..60 {
-            let before = heard.count();
+            let before = received.count();
             write(&outbox, &[event("A")]).await;
-            heard.reach(before + 1).await;
+            received.wait_for(before + 1).await;
         }
         medians.push(counted.median_claim());
         outbox.shutdown().await.unwrap();
@@ -110,12 +110,13 @@ async fn claims_cost_the_same_whatever_nobody_knows<DB: TestDatabase>(db: Fresh<
 }
 
 async fn unknown_events_can_be_dead_at_once<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let outbox = quiet(&db, listening(&heard)).unroutable(Unroutable::Dead).start().await.unwrap();
+    let received = CallLog::default();
+    let outbox =
+        quiet(&db, listening(&received)).unroutable(Unroutable::Dead).start().await.unwrap();
     write(&outbox, &[event("Unknown"), event("A")]).await;
     (&db, outbox.store()).insert_due(&[event("Unknown"), event("B")]).await;
     outbox.poll_once().await.unwrap();
-    heard.reach(2).await;
+    received.wait_for(2).await;
     eventually("both are dead", async || with_status(&db, 3).await == 2).await;
     let row = first_row(&db, &outbox).await;
     let error = "nobody listens to `Unknown` of aggregate `Order`";
@@ -127,12 +128,12 @@ async fn unknown_events_are_dead_while_listeners_are_closed<DB: TestDatabase>(db
     db.store().await;
     for others in [false, true] {
         db.run("DELETE FROM outbox_event").await;
-        let (stuck, heard) = (Heard::default(), Heard::default());
-        let registry = if others { listening(&heard) } else { ListenerRegistry::new() };
+        let (stuck, received) = (CallLog::default(), CallLog::default());
+        let registry = if others { listening(&received) } else { ListenerRegistry::new() };
         let one = ListenerOptions::DEFAULT.concurrency(1).timeout(Timeout::Never);
-        let noted = stuck.clone();
+        let recorded = stuck.clone();
         let registry = registry.register_with(one, "Order", "Stuck", move |delivery: Delivery| {
-            noted.note(&delivery);
+            recorded.record(&delivery);
             std::future::pending::<()>()
         });
         let mut config = Config::default();
@@ -165,19 +166,19 @@ async fn unknown_events_are_dead_while_listeners_are_closed<DB: TestDatabase>(db
 }
 
 async fn two_outboxes_on_one_table_in_one_process<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let first = quiet(&db, listening(&heard)).start().await.unwrap();
-    let second = quiet(&db, listening(&heard)).start().await.unwrap();
+    let received = CallLog::default();
+    let first = quiet(&db, listening(&received)).start().await.unwrap();
+    let second = quiet(&db, listening(&received)).start().await.unwrap();
     for number in 0..50 {
         write(if number % 2 == 0 { &first } else { &second }, &[event("A")]).await;
     }
-    heard.reach(50).await;
+    received.wait_for(50).await;
     first.drained().await.unwrap();
     second.drained().await.unwrap();
-    heard.assert_each_once(50);
+    received.assert_each_once(50);
     first.shutdown().await.unwrap();
     write(&second, &[event("A")]).await;
-    heard.reach(51).await;
+    received.wait_for(51).await;
 }
 
 on_every_database!(

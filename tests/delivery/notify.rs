@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use outbox::Mode;
-use outbox_tests::{Fresh, Heard, Log, event, eventually};
+use outbox_tests::{CallLog, Fresh, Log, event, eventually};
 use sqlx::Postgres;
 
 use crate::harness::{listening, quiet, write};
@@ -18,9 +18,9 @@ async fn a_commit_wakes_other_nodes() {
         // See below.
         return;
     }
-    let heard = Heard::default();
+    let received = CallLog::default();
     // Its poller would sleep for an hour.
-    let worker = quiet(&db, listening(&heard)).notify(true).start().await.unwrap();
+    let worker = quiet(&db, listening(&received)).notify(true).start().await.unwrap();
     let producer =
         outbox::builder(db.pool.clone()).mode(Mode::WriterOnly).notify(true).start().await.unwrap();
     eventually("it listens", async || db.number(LISTENERS).await == 1).await;
@@ -29,7 +29,7 @@ async fn a_commit_wakes_other_nodes() {
     for round in 1..=21 {
         write(&producer, &[event("A")]).await;
         let committed = Instant::now();
-        let calls = heard.reach(round).await;
+        let calls = received.wait_for(round).await;
         waits.push(calls[round - 1].at.saturating_duration_since(committed));
     }
     waits.sort();
@@ -43,10 +43,10 @@ async fn a_commit_wakes_other_nodes() {
     )
     .await;
     write(&producer, &[event("B")]).await;
-    heard.reach(22).await;
+    received.wait_for(22).await;
     eventually("it listens again", async || db.number(LISTENERS).await == 1).await;
     write(&producer, &[event("C")]).await;
-    heard.reach(23).await;
+    received.wait_for(23).await;
     producer.shutdown().await.unwrap();
     worker.shutdown().await.unwrap();
 }
@@ -55,22 +55,22 @@ async fn a_commit_wakes_other_nodes() {
 #[tokio::test]
 async fn what_does_not_arrive_is_told() {
     let Some(db) = Fresh::<Postgres>::new().await else { return };
-    let (log, _log) = Log::of_this_thread();
-    let heard = Heard::default();
-    let worker = outbox::builder(db.pool.clone()).listeners(listening(&heard)).notify(true);
+    let (log, _log) = Log::capture();
+    let received = CallLog::default();
+    let worker = outbox::builder(db.pool.clone()).listeners(listening(&received)).notify(true);
     let worker = worker.start().await.unwrap();
     let producer = outbox::builder(db.pool.clone()).mode(Mode::WriterOnly).notify(true);
     let producer = producer.start().await.unwrap();
     write(&producer, &[event("A")]).await;
-    heard.reach(1).await;
+    received.wait_for(1).await;
     let told = || log.with("a notification did not arrive").len();
     if db.is_pooled().await {
         eventually("the log tells", async || told() > 0).await;
     } else {
-        // It asks whether the server is still there when it has waited for a while, and so has heard itself.
+        // It asks whether the server is still there when it has waited for a while, and so has received itself.
         let waits = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() \
             AND query = 'SELECT 1'";
-        eventually("it has heard itself", async || db.number(waits).await == 1).await;
+        eventually("it has received itself", async || db.number(waits).await == 1).await;
     }
     producer.shutdown().await.unwrap();
     worker.shutdown().await.unwrap();

@@ -10,24 +10,24 @@ use outbox::{
     ClaimedEvent, Config, DeadFilter, Delivery, DispatchResult, EventEnvelope, ListenerError,
     ListenerRegistry, MetricsExporter, Mode, Outbox, PollerHandler, Stats, Unroutable,
 };
-use outbox_tests::{Fresh, Heard, Spans, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{CallLog, Fresh, Spans, TestDatabase, event, eventually, on_every_database};
 use tokio::sync::Semaphore;
 
 use crate::harness::{HOUR, held, listening, quiet, with_status, write};
 
 /// A listener that refuses for good until it is told otherwise.
-fn refusing(heard: &Heard, refuse: &Arc<AtomicBool>) -> ListenerRegistry {
-    let (heard, refuse) = (heard.clone(), Arc::clone(refuse));
+fn refusing(received: &CallLog, refuse: &Arc<AtomicBool>) -> ListenerRegistry {
+    let (received, refuse) = (received.clone(), Arc::clone(refuse));
     ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
-        heard.note(&delivery);
+        received.record(&delivery);
         let refuse = refuse.load(Ordering::SeqCst);
         async move { if refuse { Err(ListenerError::permanent("closed")) } else { Ok(()) } }
     })
 }
 
 async fn a_replayed_event_is_delivered_at_once<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, refuse) = (Heard::default(), Arc::new(AtomicBool::new(true)));
-    let outbox = quiet(&db, refusing(&heard, &refuse)).start().await.unwrap();
+    let (received, refuse) = (CallLog::default(), Arc::new(AtomicBool::new(true)));
+    let outbox = quiet(&db, refusing(&received, &refuse)).start().await.unwrap();
     let events = [event("A"), event("A"), event("A")];
     write(&outbox, &events).await;
     eventually("they are dead", async || with_status(&db, 3).await == 3).await;
@@ -79,8 +79,8 @@ impl MetricsExporter for Topics {
 }
 
 async fn topics_are_those_that_somebody_knows<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, topics) = (Heard::default(), Topics::default());
-    let outbox = quiet(&db, listening(&heard)).metrics(topics.clone()).start().await.unwrap();
+    let (received, topics) = (CallLog::default(), Topics::default());
+    let outbox = quiet(&db, listening(&received)).metrics(topics.clone()).start().await.unwrap();
     let twice = event("B");
     write(&outbox, &[event("A"), event("Unheard-of"), twice.clone()]).await;
     // Nothing is added, so nothing is counted.
@@ -97,12 +97,12 @@ async fn topics_are_those_that_somebody_knows<DB: TestDatabase>(db: Fresh<DB>) {
 
 /// Also those that nobody was called for.
 async fn every_death_is_counted<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, topics) = (Heard::default(), Topics::default());
+    let (received, topics) = (CallLog::default(), Topics::default());
     db.store().await;
     db.fill("A", 0, 1, 3).await;
     db.run("UPDATE outbox_event SET headers = '[1]' WHERE event_id = 'e1'").await;
     db.run("UPDATE outbox_event SET takeovers = 5, locked_by = 'x' WHERE event_id = 'e2'").await;
-    let outbox = quiet(&db, listening(&heard)).metrics(topics.clone()).start().await.unwrap();
+    let outbox = quiet(&db, listening(&received)).metrics(topics.clone()).start().await.unwrap();
     outbox.drained().await.unwrap();
     assert_eq!((with_status(&db, 3).await, with_status(&db, 1).await), (2, 1));
     let mut died = topics.0.lock().unwrap().died.clone();
@@ -112,8 +112,8 @@ async fn every_death_is_counted<DB: TestDatabase>(db: Fresh<DB>) {
 
 /// An event that nobody listens to dies without a call.
 async fn nobody_is_called_for_what_nobody_hears<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, topics) = (Heard::default(), Topics::default());
-    let outbox = quiet(&db, listening(&heard)).unroutable(Unroutable::Dead);
+    let (received, topics) = (CallLog::default(), Topics::default());
+    let outbox = quiet(&db, listening(&received)).unroutable(Unroutable::Dead);
     let outbox = outbox.metrics(topics.clone()).start().await.unwrap();
     write(&outbox, &[event("A"), event("Unheard-of")]).await;
     outbox.drained().await.unwrap();
@@ -135,13 +135,14 @@ impl MetricsExporter for Depths {
 }
 
 async fn the_depths_of_the_queues_are_a_second_old_at_most<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, gate, depths) = (Heard::default(), Arc::new(Semaphore::new(0)), Depths::default());
-    let outbox = quiet(&db, held(&heard, &gate)).workers(1).metrics(depths.clone());
+    let (received, gate, depths) =
+        (CallLog::default(), Arc::new(Semaphore::new(0)), Depths::default());
+    let outbox = quiet(&db, held(&received, &gate)).workers(1).metrics(depths.clone());
     let outbox = outbox.start().await.unwrap();
     eventually("a first depth", async || !depths.0.lock().unwrap().is_empty()).await;
     // The fifth is with its listener.
     write(&outbox, &[event("A"), event("A"), event("A"), event("A"), event("A")]).await;
-    heard.reach(1).await;
+    received.wait_for(1).await;
     let since = Instant::now();
     let told = async |depth| {
         let is_told = async || depths.0.lock().unwrap().iter().any(|(_, told)| *told == depth);
@@ -191,10 +192,10 @@ async fn what_is_unroutable_is_counted<DB: TestDatabase>(db: Fresh<DB>) {
     let mut config = Config::default();
     config.poller.interval = HOUR;
     config.poller.skip_recent = HOUR * 1_000;
-    let heard =
-        outbox::builder(db.pool.clone()).config(config).listeners(listening(&Heard::default()));
-    let heard = heard.metrics(topics.clone()).start().await.unwrap();
-    assert_eq!(sampled(&topics, heard).await, (5, 2));
+    let received =
+        outbox::builder(db.pool.clone()).config(config).listeners(listening(&CallLog::default()));
+    let received = received.metrics(topics.clone()).start().await.unwrap();
+    assert_eq!(sampled(&topics, received).await, (5, 2));
 }
 
 const SECRET: &str = "hush-hush";
@@ -210,7 +211,7 @@ fn of_tenant() -> EventEnvelope {
 }
 
 async fn a_delivery_has_a_span<DB: TestDatabase>(db: Fresh<DB>) {
-    let (spans, heard) = (Spans::of_this_process(), Heard::default());
+    let (spans, received) = (Spans::install(), CallLog::default());
     let mut redacting = Config::default();
     redacting.redact_tenant = true;
     for (config, tenant) in [(Config::default(), " tenant_id=acme"), (redacting, "")] {
@@ -218,7 +219,7 @@ async fn a_delivery_has_a_span<DB: TestDatabase>(db: Fresh<DB>) {
             .config(config)
             .poll_interval(HOUR)
             .mode(Mode::PollerOnly)
-            .listeners(listening(&heard))
+            .listeners(listening(&received))
             .start()
             .await
             .unwrap();

@@ -8,7 +8,7 @@ use outbox::{
     Backoff, Delivery, DispatchResult, ListenerError, ListenerOptions, ListenerRegistry, Outcome,
     Result, Status,
 };
-use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
 use crate::harness::{Counted, HOUR, first_row, insert_due, listening, quiet, with_status, write};
 
@@ -19,19 +19,19 @@ async fn due_in<DB: TestDatabase>(db: &Fresh<DB>) -> f64 {
     next.next_in.unwrap().as_secs_f64()
 }
 
-fn failing(heard: &Heard, options: ListenerOptions) -> ListenerRegistry {
-    let heard = heard.clone();
+fn failing(received: &CallLog, options: ListenerOptions) -> ListenerRegistry {
+    let received = received.clone();
     ListenerRegistry::new().register_with(options, "Order", "A", move |delivery: Delivery| {
-        heard.note(&delivery);
+        received.record(&delivery);
         async { Err::<(), _>("no luck") }
     })
 }
 
 async fn failures_are_retried_by_the_policy_and_then_dead<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, counted) = (Heard::default(), Counted::default());
+    let (received, counted) = (CallLog::default(), Counted::default());
     // Time passes by moving the rows, and chance is a constant.
     let policy = Backoff::new(HOUR, 3 * HOUR).unwrap().with_random(|| 0.5);
-    let outbox = quiet(&db, failing(&heard, ListenerOptions::DEFAULT))
+    let outbox = quiet(&db, failing(&received, ListenerOptions::DEFAULT))
         .retry_policy(policy)
         .max_attempts(4)
         .metrics(counted.clone())
@@ -40,7 +40,7 @@ async fn failures_are_retried_by_the_policy_and_then_dead<DB: TestDatabase>(db: 
         .unwrap();
     write(&outbox, &[event("A")]).await;
     for (attempts, hours) in [(1, 1), (2, 2), (3, 3)] {
-        heard.reach(attempts).await;
+        received.wait_for(attempts).await;
         outbox.drained().await.unwrap();
         let row = first_row(&db, &outbox).await;
         assert_eq!((row.status, row.attempts), (Status::Retry, attempts as i64));
@@ -51,11 +51,11 @@ async fn failures_are_retried_by_the_policy_and_then_dead<DB: TestDatabase>(db: 
         (&db, outbox.store()).age(HOUR * hours).await;
         outbox.poll_once().await.unwrap();
     }
-    heard.reach(4).await;
+    received.wait_for(4).await;
     outbox.drained().await.unwrap();
     let row = first_row(&db, &outbox).await;
     assert_eq!((row.status, row.attempts, row.ended), (Status::Dead, 4, true));
-    let attempts: Vec<u32> = heard.calls().iter().map(|call| call.attempts).collect();
+    let attempts: Vec<u32> = received.calls().iter().map(|call| call.attempts).collect();
     assert_eq!(attempts, [0, 1, 2, 3]);
     let results: Vec<DispatchResult> =
         counted.results().into_iter().map(|(_, result)| result).collect();
@@ -64,14 +64,14 @@ async fn failures_are_retried_by_the_policy_and_then_dead<DB: TestDatabase>(db: 
 }
 
 async fn retries_come_without_any_poll_interval<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+    let received = CallLog::default();
     let options = ListenerOptions::DEFAULT
         .max_attempts(4)
         .retry_base(Duration::from_millis(60))
         .retry_max(Duration::from_millis(100));
-    let outbox = quiet(&db, failing(&heard, options)).start().await.unwrap();
+    let outbox = quiet(&db, failing(&received, options)).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
-    let calls = heard.reach(4).await;
+    let calls = received.wait_for(4).await;
     for pair in calls.windows(2) {
         let gap = pair[1].at - pair[0].at;
         assert!(gap >= Duration::from_millis(30), "{gap:?}");
@@ -80,16 +80,16 @@ async fn retries_come_without_any_poll_interval<DB: TestDatabase>(db: Fresh<DB>)
 }
 
 async fn a_listener_may_put_an_event_off<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let noted = heard.clone();
+    let received = CallLog::default();
+    let recorded = received.clone();
     let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
-        noted.note(&delivery);
+        recorded.record(&delivery);
         async { Ok::<_, ListenerError>(Outcome::RetryAfter(HOUR)) }
     });
     let outbox = quiet(&db, registry).max_attempts(2).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     for times in 1..=5 {
-        heard.reach(times).await;
+        received.wait_for(times).await;
         outbox.drained().await.unwrap();
         let row = first_row(&db, &outbox).await;
         assert_eq!((row.status, row.attempts, row.last_error), (Status::Retry, 0, None));
@@ -151,13 +151,13 @@ async fn a_payload_that_does_not_fit_is_a_failure<DB: TestDatabase>(db: Fresh<DB
 }
 
 async fn errors_that_cannot_be_stored_do_not_stop_the_others<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let registry = listening(&heard).register_for("Order", "Odd", |_: Delivery| async {
+    let received = CallLog::default();
+    let registry = listening(&received).register_for("Order", "Odd", |_: Delivery| async {
         Result::<()>::Err(format!("\0\u{1b}[31m {}", "ü".repeat(100_000)).into())
     });
     let outbox = quiet(&db, registry).max_attempts(1).start().await.unwrap();
     write(&outbox, &[event("Odd"), event("A"), event("Odd"), event("B")]).await;
-    heard.reach(2).await;
+    received.wait_for(2).await;
     outbox.drained().await.unwrap();
     assert_eq!((with_status(&db, 1).await, with_status(&db, 3).await), (2, 2));
     let error = first_row(&db, &outbox).await.last_error.unwrap();
@@ -167,10 +167,10 @@ async fn errors_that_cannot_be_stored_do_not_stop_the_others<DB: TestDatabase>(d
 
 async fn attempts_travel_to_the_listener_and_count_failures_only<DB: TestDatabase>(db: Fresh<DB>) {
     let calls = Arc::new(AtomicU32::new(0));
-    let heard = Heard::default();
-    let (noted, counter) = (heard.clone(), Arc::clone(&calls));
+    let received = CallLog::default();
+    let (recorded, counter) = (received.clone(), Arc::clone(&calls));
     let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
-        noted.note(&delivery);
+        recorded.record(&delivery);
         let call = counter.fetch_add(1, Ordering::SeqCst);
         async move {
             match call {
@@ -184,7 +184,7 @@ async fn attempts_travel_to_the_listener_and_count_failures_only<DB: TestDatabas
     let outbox = quiet(&db, registry).start().await.unwrap();
     insert_due(&db, &outbox, &["A"]).await;
     outbox.poll_once().await.unwrap();
-    let calls = heard.reach(4).await;
+    let calls = received.wait_for(4).await;
     let attempts: Vec<u32> = calls.iter().map(|call| call.attempts).collect();
     assert_eq!(attempts, [0, 0, 1, 1]);
     eventually("it is done", async || with_status(&db, 1).await == 1).await;
@@ -211,14 +211,14 @@ impl outbox::RetryPolicy for PanickingPolicy {
 }
 
 async fn panics_around_a_failure_spend_an_attempt<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let noted = heard.clone();
-    let registry = failing(&heard, ListenerOptions::DEFAULT.concurrency(1)).register_with(
+    let received = CallLog::default();
+    let recorded = received.clone();
+    let registry = failing(&received, ListenerOptions::DEFAULT.concurrency(1)).register_with(
         ListenerOptions::DEFAULT.concurrency(1).max_attempts(1),
         "Order",
         "Unspeakable",
         move |delivery: Delivery| {
-            noted.note(&delivery);
+            recorded.record(&delivery);
             async { Err::<(), _>(Unspeakable) }
         },
     );
@@ -231,7 +231,7 @@ async fn panics_around_a_failure_spend_an_attempt<DB: TestDatabase>(db: Fresh<DB
         with_status(&db, 3).await == 3
     })
     .await;
-    assert_eq!(heard.count(), 4, "twice, and once each");
+    assert_eq!(received.count(), 4, "twice, and once each");
     outbox.shutdown().await.unwrap();
 }
 

@@ -8,22 +8,22 @@ use outbox::{
     ClaimedEvent, Config, Delivery, EventEnvelope, ListenerOptions, ListenerRegistry,
     PollerHandler, Status, Unroutable, Way,
 };
-use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
 use crate::harness::{
     Counted, HOUR, first_row, insert_due, listening, locked, quiet, with_status, write,
 };
 
 async fn a_backlog_is_drained_without_pauses<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, store) = (Heard::default(), db.store().await);
+    let (received, store) = (CallLog::default(), db.store().await);
     let events: Vec<EventEnvelope> = (0..3_000).map(|_| event("A")).collect();
     for chunk in events.chunks(500) {
         (&db, &store).insert_due(chunk).await;
     }
-    let outbox = quiet(&db, listening(&heard)).start().await.unwrap();
-    heard.reach(3_000).await;
+    let outbox = quiet(&db, listening(&received)).start().await.unwrap();
+    received.wait_for(3_000).await;
     outbox.drained().await.unwrap();
-    heard.assert_each_once(3_000);
+    received.assert_each_once(3_000);
     assert_eq!(with_status(&db, 1).await, 3_000);
 }
 
@@ -35,15 +35,15 @@ pub(crate) async fn backed_off<DB: TestDatabase>(outbox: &outbox::Outbox<DB>) {
 }
 
 async fn delayed_events_come_on_time<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, counted) = (Heard::default(), Counted::default());
-    let outbox = quiet(&db, listening(&heard)).metrics(counted.clone()).start().await.unwrap();
+    let (received, counted) = (CallLog::default(), Counted::default());
+    let outbox = quiet(&db, listening(&received)).metrics(counted.clone()).start().await.unwrap();
     backed_off(&outbox).await;
     let delay = Duration::from_millis(400);
     let envelope =
         EventEnvelope::builder("A").aggregate_type("Order").payload_json("{}").deliver_after(delay);
     let written = Instant::now();
     write(&outbox, &[envelope.build().unwrap()]).await;
-    let late = heard.reach(1).await[0].at - written;
+    let late = received.wait_for(1).await[0].at - written;
     assert!(late >= delay, "{late:?}");
     // A tenth of a second is the promise; a loaded machine gets some more.
     assert!(late < delay + Duration::from_millis(500), "{late:?}");
@@ -51,13 +51,13 @@ async fn delayed_events_come_on_time<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 async fn young_rows_can_be_left_alone<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+    let received = CallLog::default();
     let mut config = Config::default();
     config.poller.skip_recent = Duration::from_secs(60);
     config.poller.interval = HOUR;
     let outbox = outbox::builder(db.pool.clone())
         .config(config)
-        .listeners(listening(&heard))
+        .listeners(listening(&received))
         .start()
         .await
         .unwrap();
@@ -65,11 +65,11 @@ async fn young_rows_can_be_left_alone<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(outbox.poll_once().await.unwrap(), 0);
     (&db, outbox.store()).age(Duration::from_secs(61)).await;
     outbox.poll_once().await.unwrap();
-    heard.reach(1).await;
+    received.wait_for(1).await;
 }
 
 async fn failing_events_do_not_crowd_out_new_ones<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, store) = (Heard::default(), db.store().await);
+    let (received, store) = (CallLog::default(), db.store().await);
     let rows = (&db, &store);
     let poison: Vec<EventEnvelope> = (0..3_000).map(|_| event("B")).collect();
     for chunk in poison.chunks(500) {
@@ -78,9 +78,10 @@ async fn failing_events_do_not_crowd_out_new_ones<DB: TestDatabase>(db: Fresh<DB
     db.run("UPDATE outbox_event SET status = 2, attempts = 1").await;
     rows.age(Duration::from_secs(60)).await;
     rows.insert_due(&[event("A")]).await;
-    let outbox = quiet(&db, listening(&heard)).workers(1).start().await.unwrap();
-    eventually("the new one is delivered", async || heard.types().contains(&"A".to_owned())).await;
-    let before = heard.types().iter().position(|name| name == "A").unwrap();
+    let outbox = quiet(&db, listening(&received)).workers(1).start().await.unwrap();
+    eventually("the new one is delivered", async || received.types().contains(&"A".to_owned()))
+        .await;
+    let before = received.types().iter().position(|name| name == "A").unwrap();
     assert!(before < 1_500, "{before} were delivered before it");
     outbox.shutdown().await.unwrap();
 }
@@ -156,23 +157,23 @@ async fn a_handler_can_take_the_place_of_listeners<DB: TestDatabase>(db: Fresh<D
 
 async fn rows_of_long_transactions_are_found<DB: TestDatabase>(db: Fresh<DB>) {
     // A row that becomes visible long after it was due: below every floor.
-    let heard = Heard::default();
+    let received = CallLog::default();
     let outbox = outbox::builder(db.pool.clone())
-        .listeners(listening(&heard))
+        .listeners(listening(&received))
         .poll_interval(Duration::from_millis(200))
         .start()
         .await
         .unwrap();
     insert_due(&db, &outbox, &["A"]).await;
-    heard.reach(1).await;
+    received.wait_for(1).await;
     let rows = insert_due(&db, &outbox, &["B"]).await;
     let age = DB::AGE.replace("{table}", "outbox_event").replace("{micros}", "3600000000");
     db.run(format!("{age} WHERE sequence = {}", rows[0])).await;
-    heard.reach(2).await;
+    received.wait_for(2).await;
 }
 
 async fn a_backlog_of_a_limited_listener_flows_on<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, store) = (Heard::default(), db.store().await);
+    let (received, store) = (CallLog::default(), db.store().await);
     let rows = (&db, &store);
     for (round, policy) in [(1, Unroutable::Leave), (2, Unroutable::Dead)] {
         let events: Vec<EventEnvelope> = (0..1_500).map(|_| event("Slow")).collect();
@@ -181,23 +182,23 @@ async fn a_backlog_of_a_limited_listener_flows_on<DB: TestDatabase>(db: Fresh<DB
         }
         // Older than where any claim would end.
         rows.age(Duration::from_secs(60)).await;
-        let noted = heard.clone();
+        let recorded = received.clone();
         let two = ListenerOptions::DEFAULT.concurrency(2);
         let registry =
-            listening(&heard).register_with(two, "Order", "Slow", move |delivery: Delivery| {
-                noted.note(&delivery);
+            listening(&received).register_with(two, "Order", "Slow", move |delivery: Delivery| {
+                recorded.record(&delivery);
                 async { tokio::task::yield_now().await }
             });
         let outbox = quiet(&db, registry).unroutable(policy).start().await.unwrap();
-        heard.reach(round * 1_500).await;
+        received.wait_for(round * 1_500).await;
         outbox.shutdown().await.unwrap();
     }
-    heard.assert_each_once(3_000);
+    received.assert_each_once(3_000);
 }
 
 async fn a_stuck_listener_leaves_room_for_others<DB: TestDatabase>(db: Fresh<DB>) {
     for (round, policy) in [(1, Unroutable::Leave), (2, Unroutable::Dead)] {
-        let (heard, store) = (Heard::default(), db.store().await);
+        let (received, store) = (CallLog::default(), db.store().await);
         let rows = (&db, &store);
         db.run("DELETE FROM outbox_event").await;
         let events: Vec<EventEnvelope> = (0..3_000).map(|_| event("Stuck")).collect();
@@ -206,7 +207,7 @@ async fn a_stuck_listener_leaves_room_for_others<DB: TestDatabase>(db: Fresh<DB>
         }
         rows.insert_due(&[event("A"), event("B")]).await;
         let one = ListenerOptions::DEFAULT.concurrency(1).timeout(outbox::Timeout::Never);
-        let registry = listening(&heard)
+        let registry = listening(&received)
             .register_with(one, "Order", "Stuck", |_: Delivery| std::future::pending::<()>());
         let mut config = Config::default();
         config.dispatcher.drain_timeout = Duration::ZERO;
@@ -218,33 +219,33 @@ async fn a_stuck_listener_leaves_room_for_others<DB: TestDatabase>(db: Fresh<DB>
             .start()
             .await
             .unwrap();
-        heard.reach(2).await;
+        received.wait_for(2).await;
         assert!(locked(&db).await < 600, "round {round}: {}", locked(&db).await);
         outbox.shutdown().await.unwrap();
     }
 }
 
 async fn what_will_be_due_is_not_forgotten_for_what_nobody_knows<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let outbox = quiet(&db, listening(&heard)).start().await.unwrap();
+    let received = CallLog::default();
+    let outbox = quiet(&db, listening(&received)).start().await.unwrap();
     backed_off(&outbox).await;
     let delay = Duration::from_millis(300);
     let delayed =
         EventEnvelope::builder("A").aggregate_type("Order").payload_json("{}").deliver_after(delay);
     let written = Instant::now();
     write(&outbox, &[event("Unknown"), delayed.build().unwrap()]).await;
-    let late = heard.reach(1).await[0].at - written;
+    let late = received.wait_for(1).await[0].at - written;
     assert!(late >= delay && late < delay + Duration::from_millis(700), "{late:?}");
 }
 
 async fn one_poll_is_one_batch<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+    let received = CallLog::default();
     let mut config = Config::default();
     config.poller.batch_size = 8;
     config.poller.interval = HOUR;
     let outbox = outbox::builder(db.pool.clone())
         .config(config)
-        .listeners(listening(&heard))
+        .listeners(listening(&received))
         .start()
         .await
         .unwrap();
@@ -253,7 +254,7 @@ async fn one_poll_is_one_batch<DB: TestDatabase>(db: Fresh<DB>) {
     let first = outbox.poll_once().await.unwrap();
     assert!(first <= 8, "{first}");
     outbox.drained().await.unwrap();
-    heard.assert_each_once(20);
+    received.assert_each_once(20);
     assert_eq!(first_row(&db, &outbox).await.status, Status::Done);
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use outbox::{DeadFilter, Delivery, ListenerError};
-use outbox_tests::{Fresh, Heard, TestDatabase, event, eventually, on_every_server};
+use outbox_tests::{CallLog, Fresh, TestDatabase, event, eventually, on_every_server};
 use sqlx::pool::PoolOptions;
 use sqlx::{Pool, SqlSafeStr};
 
@@ -53,9 +53,9 @@ async fn pool<DB: TestDatabase>(db: &Fresh<DB>, set_up: &'static [&'static str])
 /// Writes, deliveries by both ways, a replay and a discard: each is there when a session of another kind looks.
 async fn everything_is_committed<DB: TestDatabase>(db: Fresh<DB>) {
     let pool = pool(&db, odd::<DB>()).await;
-    let heard = Heard::default();
+    let received = CallLog::default();
     let listeners = || {
-        listening(&heard).register_for("Order", "D", |_: Delivery| async {
+        listening(&received).register_for("Order", "D", |_: Delivery| async {
             Err::<(), _>(ListenerError::permanent("closed"))
         })
     };
@@ -74,7 +74,7 @@ async fn everything_is_committed<DB: TestDatabase>(db: Fresh<DB>) {
     let receipt = outbox.write_in(&mut tx, event("C")).await.unwrap().unwrap();
     tx.commit().await.unwrap();
     outbox.committed(receipt).await.unwrap();
-    heard.reach(21).await;
+    received.wait_for(21).await;
     eventually("all are recorded", async || with_status(&db, 1).await == 21).await;
     eventually("two are dead", async || with_status(&db, 3).await == 2).await;
     outbox.dead_events().discard(dead[0].event_id(), "not needed").await.unwrap();
@@ -86,9 +86,9 @@ async fn everything_is_committed<DB: TestDatabase>(db: Fresh<DB>) {
 
     let again = start().await;
     write(&again, &[event("C")]).await;
-    heard.reach(22).await;
+    received.wait_for(22).await;
     again.shutdown().await.unwrap();
-    heard.assert_each_once(22);
+    received.assert_each_once(22);
     assert_eq!(with_status(&db, 1).await, 22);
 }
 
@@ -98,8 +98,8 @@ async fn the_relay_reads_what_is_committed<DB: TestDatabase>(db: Fresh<DB>) {
         return;
     }
     let pool = pool(&db, odd::<DB>()).await;
-    let heard = Heard::default();
-    let builder = outbox::builder(pool.clone()).listeners(listening(&heard));
+    let received = CallLog::default();
+    let builder = outbox::builder(pool.clone()).listeners(listening(&received));
     let outbox = builder.poll_interval(Duration::from_millis(50)).start().await.unwrap();
     db.run(
         "CREATE TABLE seen (level text); \
@@ -111,7 +111,7 @@ async fn the_relay_reads_what_is_committed<DB: TestDatabase>(db: Fresh<DB>) {
     .await;
     write(&outbox, &[event("A")]).await;
     insert_due(&db, &outbox, &["B"; 3]).await;
-    heard.reach(4).await;
+    received.wait_for(4).await;
     eventually("all are recorded", async || with_status(&db, 1).await == 4).await;
     outbox.shutdown().await.unwrap();
     let levels: Vec<[String; 1]> = db.texts("SELECT DISTINCT level FROM seen").await;
@@ -123,15 +123,15 @@ async fn a_relay_is_not_held_back_by_safe_modes<DB: TestDatabase>(db: Fresh<DB>)
         return;
     }
     let pool = pool(&db, CAREFUL).await;
-    let heard = Heard::default();
-    let builder = outbox::builder(pool.clone()).listeners(listening(&heard));
+    let received = CallLog::default();
+    let builder = outbox::builder(pool.clone()).listeners(listening(&received));
     let outbox = builder.poll_interval(Duration::from_millis(50)).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     insert_due(&db, &outbox, &["B"; 20]).await;
-    heard.reach(21).await;
+    received.wait_for(21).await;
     eventually("all are recorded", async || with_status(&db, 1).await == 21).await;
     outbox.shutdown().await.unwrap();
-    heard.assert_each_once(21);
+    received.assert_each_once(21);
 }
 
 /// A transaction whose client has fallen silent keeps its row locks. MariaDB ends it well within the lease.
@@ -140,8 +140,8 @@ async fn a_silent_transaction_has_a_limit<DB: TestDatabase>(db: Fresh<DB>) {
     if DB::SHORT_NAME != "mysql" || db.number(mariadb).await != 1 {
         return;
     }
-    let heard = Heard::default();
-    let builder = outbox::builder(db.pool.clone()).listeners(listening(&heard));
+    let received = CallLog::default();
+    let builder = outbox::builder(db.pool.clone()).listeners(listening(&received));
     let builder = builder.lease(Duration::from_secs(6)).poll_interval(Duration::from_millis(50));
     let outbox = builder.start().await.unwrap();
     db.run("CREATE TABLE seen (seconds BIGINT)").await;
@@ -151,7 +151,7 @@ async fn a_silent_transaction_has_a_limit<DB: TestDatabase>(db: Fresh<DB>) {
     )
     .await;
     insert_due(&db, &outbox, &["B"; 3]).await;
-    heard.reach(3).await;
+    received.wait_for(3).await;
     eventually("all are recorded", async || with_status(&db, 1).await == 3).await;
     outbox.shutdown().await.unwrap();
     assert_eq!(db.number("SELECT MIN(seconds) FROM seen").await, 2);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use outbox::Config;
-use outbox_tests::{Fresh, Heard, Proxy, TestDatabase, event, on_every_server};
+use outbox_tests::{CallLog, Fresh, Proxy, TestDatabase, event, on_every_server};
 use sqlx::pool::PoolOptions;
 use tokio::sync::Semaphore;
 
@@ -19,14 +19,14 @@ async fn a_shutdown_has_one_deadline<DB: TestDatabase>(db: Fresh<DB>) {
     let proxy = Proxy::before(&db.url()).await;
     let options = DB::named(proxy.url(), db.name());
     let pool = PoolOptions::<DB>::new().connect_with(options).await.unwrap();
-    let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+    let (received, gate) = (CallLog::default(), Arc::new(Semaphore::new(0)));
     let mut config = Config::default();
     config.dispatcher.drain_timeout = DRAIN;
-    let builder = outbox::builder(pool).config(config).listeners(held(&heard, &gate));
+    let builder = outbox::builder(pool).config(config).listeners(held(&received, &gate));
     // Every loop has something to ask for all the time.
     let outbox = builder.poll_interval(Duration::from_millis(20)).start().await.unwrap();
     write(&outbox, &[event("A"), event("A"), event("A")]).await;
-    heard.reach(3).await;
+    received.wait_for(3).await;
 
     proxy.refuse(true);
     proxy.freeze();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use outbox::{
     Config, Delivery, Error, ListenerRegistry, StartError, StartFault, Table, migration_sql,
 };
-use outbox_tests::{Fresh, Heard, TestDatabase, event, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, event, on_every_database};
 use sqlx::pool::PoolOptions;
 
 use crate::harness::{listening, quiet, write};
@@ -47,7 +47,7 @@ async fn every_mistake_is_reported_at_once<DB: TestDatabase>(db: Fresh<DB>) {
 
 async fn nothing_is_made_if_it_cannot_be_started<DB: TestDatabase>(db: Fresh<DB>) {
     for table in ["outbox_event", "drop table"] {
-        let registry = listening(&Heard::default());
+        let registry = listening(&CallLog::default());
         let started = quiet(&db, registry).table(table).workers(0).start().await;
         let error = faults(started.unwrap_err());
         assert!(error.to_string().contains("`dispatcher.workers` cannot be 0"), "{error}");
@@ -56,22 +56,22 @@ async fn nothing_is_made_if_it_cannot_be_started<DB: TestDatabase>(db: Fresh<DB>
 }
 
 async fn a_table_is_made_if_it_is_missing<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let outbox = quiet(&db, listening(&heard)).table("own_table").start().await.unwrap();
+    let received = CallLog::default();
+    let outbox = quiet(&db, listening(&received)).table("own_table").start().await.unwrap();
     assert_eq!(db.number("SELECT COUNT(*) FROM own_table").await, 0);
     write(&outbox, &[event("A")]).await;
-    heard.reach(1).await;
+    received.wait_for(1).await;
     outbox.shutdown().await.unwrap();
 }
 
 async fn a_newer_or_wrong_table_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+    let received = CallLog::default();
     db.store().await;
     db.run("UPDATE outbox_schema SET version = 9").await;
-    let error = faults(quiet(&db, listening(&heard)).start().await.unwrap_err());
+    let error = faults(quiet(&db, listening(&received)).start().await.unwrap_err());
     assert!(error.to_string().contains("deploy the newer program"), "{error}");
     db.run("CREATE TABLE strange (id INT PRIMARY KEY)").await;
-    let error = quiet(&db, listening(&heard)).table("strange").start().await.unwrap_err();
+    let error = quiet(&db, listening(&received)).table("strange").start().await.unwrap_err();
     let error = faults(error);
     assert!(matches!(error.faults(), [StartFault::Schema(_)]), "{error}");
     assert!(error.to_string().contains(&migration_sql::<DB>(&Table::new("strange").unwrap())));
@@ -91,7 +91,7 @@ fn said(error: &StartError) -> String {
 
 async fn why_the_table_could_not_be_made_is_told<DB: TestDatabase>(db: Fresh<DB>) {
     db.run("CREATE TABLE outbox_schema (something_else INT)").await;
-    let error = faults(quiet(&db, listening(&Heard::default())).start().await.unwrap_err());
+    let error = faults(quiet(&db, listening(&CallLog::default())).start().await.unwrap_err());
     let text = error.to_string();
     assert!(text.contains("while reading the version in table `outbox_schema`"), "{text}");
     let said = said(&error);
@@ -101,7 +101,7 @@ async fn why_the_table_could_not_be_made_is_told<DB: TestDatabase>(db: Fresh<DB>
 
 async fn an_index_whose_name_is_taken_is_named<DB: TestDatabase>(db: Fresh<DB>) {
     db.run("CREATE TABLE outbox_event_claim (id INT)").await;
-    let started = quiet(&db, listening(&Heard::default())).start().await;
+    let started = quiet(&db, listening(&CallLog::default())).start().await;
     if DB::SHORT_NAME == "mysql" {
         // There, an index belongs to its table.
         return started.unwrap().shutdown().await.map(drop).unwrap();
@@ -116,7 +116,7 @@ async fn an_index_whose_name_is_taken_is_named<DB: TestDatabase>(db: Fresh<DB>) 
 async fn a_missing_right_is_named_and_the_sql_given<DB: TestDatabase>(db: Fresh<DB>) {
     let user = format!("poor_{:x}", rand::random::<u32>());
     let pool = poor_pool(&db, &user).await;
-    let registry = listening(&Heard::default());
+    let registry = listening(&CallLog::default());
     let error = faults(outbox::builder(pool).listeners(registry).start().await.unwrap_err());
     let (text, said) = (error.to_string(), said(&error));
     let expected = match DB::SHORT_NAME {
@@ -151,18 +151,18 @@ async fn poor_pool<DB: TestDatabase>(db: &Fresh<DB>, user: &str) -> sqlx::Pool<D
 }
 
 async fn a_closed_pool_is_a_clear_answer<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+    let received = CallLog::default();
     db.pool.close().await;
-    let error = faults(quiet(&db, listening(&heard)).start().await.unwrap_err());
+    let error = faults(quiet(&db, listening(&received)).start().await.unwrap_err());
     assert!(matches!(error.faults(), [StartFault::Database(_)]), "{error}");
     assert!(error.to_string().contains("closed"), "{error}");
 }
 
 async fn a_pool_of_one_connection_is_enough<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+    let received = CallLog::default();
     let pool = db.single().await;
     let outbox = outbox::builder(pool)
-        .listeners(listening(&heard))
+        .listeners(listening(&received))
         .poll_interval(Duration::from_millis(50))
         .start()
         .await
@@ -170,9 +170,9 @@ async fn a_pool_of_one_connection_is_enough<DB: TestDatabase>(db: Fresh<DB>) {
     for _ in 0..20 {
         write(&outbox, &[event("A")]).await;
     }
-    heard.reach(20).await;
+    received.wait_for(20).await;
     outbox.drained().await.unwrap();
-    heard.assert_each_once(20);
+    received.assert_each_once(20);
     outbox.shutdown().await.unwrap();
 }
 
@@ -184,8 +184,8 @@ async fn listeners_are_needed<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 async fn notifying_needs_postgres<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let started = quiet(&db, listening(&heard)).notify(true).start().await;
+    let received = CallLog::default();
+    let started = quiet(&db, listening(&received)).notify(true).start().await;
     if DB::URL_VARIABLE == Some("OUTBOX_TEST_POSTGRES_URL") {
         started.unwrap().shutdown().await.unwrap();
     } else {
@@ -215,7 +215,7 @@ async fn without_the_right_to_make_the_table_its_sql_is_given() {
     db.run(format!("CREATE ROLE {name} LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC")).await;
     let options = (*db.pool.connect_options()).clone().username(&name);
     let pool = PoolOptions::<sqlx::Postgres>::new().connect_with(options).await.unwrap();
-    let registry = listening(&Heard::default());
+    let registry = listening(&CallLog::default());
     let error =
         faults(outbox::builder(pool.clone()).listeners(registry).start().await.unwrap_err());
     assert!(error.to_string().contains("CREATE TABLE \"outbox_event\""), "{error}");
@@ -226,28 +226,28 @@ async fn without_the_right_to_make_the_table_its_sql_is_given() {
          GRANT SELECT ON outbox_schema TO {name}"
     ))
     .await;
-    let heard = Heard::default();
-    let outbox = outbox::builder(pool).listeners(listening(&heard)).start().await.unwrap();
+    let received = CallLog::default();
+    let outbox = outbox::builder(pool).listeners(listening(&received)).start().await.unwrap();
     let mut tx = outbox.begin().await.unwrap();
     tx.write(event("A")).unwrap();
     tx.commit().await.unwrap();
-    heard.reach(1).await;
+    received.wait_for(1).await;
     outbox.shutdown().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_database_in_memory_belongs_to_one_connection() {
-    let heard = Heard::default();
+    let received = CallLog::default();
     let shared = PoolOptions::<sqlx::Sqlite>::new().max_connections(4);
     let shared = shared.connect("sqlite::memory:").await.unwrap();
-    let error = outbox::builder(shared).listeners(listening(&heard)).start().await.unwrap_err();
+    let error = outbox::builder(shared).listeners(listening(&received)).start().await.unwrap_err();
     assert!(matches!(faults(error).faults(), [StartFault::SharedMemory]));
     let own = PoolOptions::<sqlx::Sqlite>::new().max_connections(1);
     let own = own.connect("sqlite::memory:").await.unwrap();
-    let outbox = outbox::builder(own).listeners(listening(&heard)).start().await.unwrap();
+    let outbox = outbox::builder(own).listeners(listening(&received)).start().await.unwrap();
     let mut tx = outbox.begin().await.unwrap();
     tx.write(event("A")).unwrap();
     tx.commit().await.unwrap();
-    heard.reach(1).await;
+    received.wait_for(1).await;
     outbox.shutdown().await.unwrap();
 }

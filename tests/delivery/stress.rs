@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use outbox::Mode;
-use outbox_tests::{Fresh, Heard, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, event, eventually, on_every_database};
 use tokio::runtime::Handle;
 
 use crate::harness::{listening, locked, quiet, with_status, write};
@@ -25,7 +25,7 @@ async fn sessions<DB: TestDatabase>(db: &Fresh<DB>) -> i64 {
 }
 
 async fn two_hundred_starts_and_stops_leak_nothing<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+    let received = CallLog::default();
     let writer = outbox::builder(db.pool.clone()).mode(Mode::WriterOnly).start().await.unwrap();
     let running = Arc::new(AtomicUsize::new(1));
     let going_on = Arc::clone(&running);
@@ -39,7 +39,7 @@ async fn two_hundred_starts_and_stops_leak_nothing<DB: TestDatabase>(db: Fresh<D
     });
     let mut tasks = Vec::new();
     for _ in 0..200 {
-        let outbox = quiet(&db, listening(&heard)).workers(4).start().await.unwrap();
+        let outbox = quiet(&db, listening(&received)).workers(4).start().await.unwrap();
         write(&outbox, &[event("C")]).await;
         outbox.shutdown().await.unwrap();
         drop(outbox);
@@ -60,9 +60,9 @@ async fn two_hundred_starts_and_stops_leak_nothing<DB: TestDatabase>(db: Fresh<D
     assert!(least(late) <= least(early) + 2, "{tasks:?}");
     eventually("connections are closed", async || sessions(&db).await <= 13).await;
     assert_eq!(locked(&db).await, 0, "every stop was in good order");
-    let last = quiet(&db, listening(&heard)).start().await.unwrap();
+    let last = quiet(&db, listening(&received)).start().await.unwrap();
     last.drained().await.unwrap();
-    heard.assert_each_once(written + 200);
+    received.assert_each_once(written + 200);
     assert_eq!(usize::try_from(with_status(&db, 1).await).unwrap(), written + 200);
 }
 

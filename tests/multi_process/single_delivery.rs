@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use outbox::EventEnvelope;
-use outbox_tests::{Fresh, Node, Rows, TestDatabase, event, eventually};
+use outbox_tests::{Fresh, Node, TestDatabase, TestTable, event, eventually};
 use sqlx::ConnectOptions;
 
 /// What one test does.

@@ -8,10 +8,10 @@ use sqlx::database::HasStatementCache;
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, Connection, MySql, Pool, Postgres, SqlSafeStr, Sqlite};
 
-use crate::Costs;
+use crate::MeasureCost;
 
 /// A database that tests can have a fresh one of.
-pub trait TestDatabase: Costs + HasStatementCache {
+pub trait TestDatabase: MeasureCost + HasStatementCache {
     /// What the program `node` calls it.
     const SHORT_NAME: &'static str;
 

@@ -50,7 +50,7 @@ pub struct Row {
 }
 
 /// Looking at rows, and changing them behind the store's back.
-pub trait Rows<DB: TestDatabase> {
+pub trait TestTable<DB: TestDatabase> {
     /// A row's state.
     fn row(&self, sequence: i64) -> impl Future<Output = Row> + Send;
 
@@ -64,7 +64,7 @@ pub trait Rows<DB: TestDatabase> {
     fn insert_due(&self, events: &[EventEnvelope]) -> impl Future<Output = Vec<Inserted>> + Send;
 }
 
-impl<DB: TestDatabase> Rows<DB> for (&Fresh<DB>, &Store<DB>) {
+impl<DB: TestDatabase> TestTable<DB> for (&Fresh<DB>, &Store<DB>) {
     async fn row(&self, sequence: i64) -> Row {
         let (db, store) = self;
         let table = store.table();

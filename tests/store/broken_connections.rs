@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outbox_runtime::Error;
 use outbox_runtime::store::{Completion, Renewal, Settlement, Verdict};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, lease};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease};
 use sqlx::{AssertSqlSafe, MySql, Postgres, SqlSafeStr};
 
 use crate::claim::all;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use outbox_runtime::Error;
 use outbox_runtime::store::{Completion, Settlement, Store, Table, TypeFilter, Verdict};
 use outbox_runtime::write::Writer;
-use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease, on_every_database};
 
 use crate::claim::{all, request};
 use crate::write::{business, business_rows, writer};

@@ -7,7 +7,7 @@ use outbox_runtime::store::{
     ClaimRequest, Claims, Completion, Lease, NewRow, Position, Quota, Renewal, Seated, Settlement,
     Store, Table, TypeFilter, Verdict,
 };
-use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease, on_every_database};
 
 /// Returns a claim request with default limits.
 pub(crate) fn request<'a>(owner: &'a str, subscription: &'a TypeFilter) -> ClaimRequest<'a> {

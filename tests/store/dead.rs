@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use futures_core::Stream;
 use outbox::{DeadEvents, Error, EventEnvelope, Fingerprint, Status};
 use outbox_runtime::store::{Completion, DeadFilter, Settlement, Store, Verdict};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
 use super::claim;
 use super::settle::{dead, settlement};

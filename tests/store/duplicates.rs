@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use outbox::EventEnvelope;
 use outbox_runtime::write::{Tx, WriteOutcome, Writer};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_server};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_server};
 
 use super::write::writer;
 

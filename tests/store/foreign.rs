@@ -1,7 +1,7 @@
 //! Events written in transactions that the application began with sqlx.
 
 use outbox_runtime::Error;
-use outbox_tests::{Fresh, Losable, Rows, TestDatabase, event, on_every_database};
+use outbox_tests::{Fresh, LoseTransaction, TestDatabase, TestTable, event, on_every_database};
 use sqlx::SqlSafeStr;
 
 use super::claim;
@@ -72,7 +72,7 @@ async fn hooks_can_suppress_or_refuse_an_event<DB: TestDatabase>(db: Fresh<DB>) 
 }
 
 /// The business write is gone, so the event must not be written.
-async fn a_lost_transaction_is_refused<DB: Losable>(db: Fresh<DB>) {
+async fn a_lost_transaction_is_refused<DB: LoseTransaction>(db: Fresh<DB>) {
     let (writer, _) = writer(&db, 9).await;
     let mut tx = db.pool.begin().await.unwrap();
     business::<DB>(&mut tx, 50).await.unwrap();

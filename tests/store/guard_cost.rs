@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use super::write::{business, writer};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outbox::{EventEnvelope, Status};
 use outbox_runtime::store::{Inserted, NewRow, Seated};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease, on_every_database};
 
 async fn an_inserted_row_is_new_and_due<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;

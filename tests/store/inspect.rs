@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use outbox::{EventEnvelope, Status};
 use outbox_runtime::store::{Completion, DoctorOptions, EventQuery, FindingLevel, Store, Verdict};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database};
 
 use super::claim;
 use super::settle::{dead, retry, settlement};

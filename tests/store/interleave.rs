@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use outbox::{Error, EventEnvelope, Status};
 use outbox_runtime::store::{Completion, NewRow, Renewal, Seated, Settlement, Verdict};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, eventually, lease, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, eventually, lease, on_every_database};
 use sqlx::SqlSafeStr;
 
 use super::claim::{self, request};
@@ -51,7 +51,7 @@ async fn concurrent_claims_never_share_a_row<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(all.len() + rest, 600);
 }
 
-/// Rows of an open transaction are invisible to a claim, and do not block it.
+/// TestTable of an open transaction are invisible to a claim, and do not block it.
 async fn a_claim_skips_uncommitted_rows_and_finds_them_later<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let (open, done) = (event("Open"), event("Done"));

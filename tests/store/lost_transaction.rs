@@ -4,18 +4,18 @@
 use outbox_runtime::Error;
 use outbox_runtime::store::{NewRow, Seated};
 use outbox_runtime::write::{Tx, Writer};
-use outbox_tests::{Fresh, Losable, Recorder, Rows, event, on_every_database};
+use outbox_tests::{Fresh, LoseTransaction, Recorder, TestTable, event, on_every_database};
 use sqlx::SqlSafeStr;
 
 use super::write::{business, business_rows, writer};
 
 /// Makes the database end the transaction, and ignores the error.
-async fn lose<DB: Losable>(db: &Fresh<DB>, connection: &mut DB::Connection) {
+async fn lose<DB: LoseTransaction>(db: &Fresh<DB>, connection: &mut DB::Connection) {
     DB::lose(&db.pool, connection, 1).await.expect_err("the transaction is lost");
 }
 
 /// Asserts that nothing was written or dispatched, and that the connections of the pool are clean.
-async fn assert_nothing_written<DB: Losable>(
+async fn assert_nothing_written<DB: LoseTransaction>(
     db: &Fresh<DB>,
     writer: &Writer<DB>,
     recorder: &Recorder,
@@ -40,7 +40,7 @@ fn assert_lost(result: Result<(), Error>) {
     assert!(matches!(error, Error::TransactionLost), "{error:?}");
 }
 
-async fn a_lost_transaction_is_not_committed<DB: Losable>(db: Fresh<DB>) {
+async fn a_lost_transaction_is_not_committed<DB: LoseTransaction>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 9).await;
     let mut tx = writer.begin().await.unwrap();
     lose(&db, &mut tx).await;
@@ -51,7 +51,7 @@ async fn a_lost_transaction_is_not_committed<DB: Losable>(db: Fresh<DB>) {
     assert_nothing_written(&db, &writer, &recorder).await;
 }
 
-async fn a_transaction_lost_after_a_flush_is_not_committed<DB: Losable>(db: Fresh<DB>) {
+async fn a_transaction_lost_after_a_flush_is_not_committed<DB: LoseTransaction>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 9).await;
     for with_more in [false, true] {
         let mut tx = writer.begin().await.unwrap();
@@ -67,7 +67,7 @@ async fn a_transaction_lost_after_a_flush_is_not_committed<DB: Losable>(db: Fres
     assert_nothing_written(&db, &writer, &recorder).await;
 }
 
-async fn a_lost_transaction_cannot_be_flushed<DB: Losable>(db: Fresh<DB>) {
+async fn a_lost_transaction_cannot_be_flushed<DB: LoseTransaction>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 9).await;
     let mut tx: Tx<DB> = writer.begin().await.unwrap();
     lose(&db, &mut tx).await;
@@ -77,7 +77,7 @@ async fn a_lost_transaction_cannot_be_flushed<DB: Losable>(db: Fresh<DB>) {
     assert_nothing_written(&db, &writer, &recorder).await;
 }
 
-async fn a_transaction_lost_in_a_savepoint_is_not_committed<DB: Losable>(db: Fresh<DB>) {
+async fn a_transaction_lost_in_a_savepoint_is_not_committed<DB: LoseTransaction>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 9).await;
     for end in ["rollback", "release", "drop"] {
         let mut tx = writer.begin().await.unwrap();
@@ -106,7 +106,7 @@ async fn a_transaction_lost_in_a_savepoint_is_not_committed<DB: Losable>(db: Fre
     assert_nothing_written(&db, &writer, &recorder).await;
 }
 
-async fn a_lost_transaction_can_be_rolled_back_or_dropped<DB: Losable>(db: Fresh<DB>) {
+async fn a_lost_transaction_can_be_rolled_back_or_dropped<DB: LoseTransaction>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 9).await;
     for dropped in [false, true] {
         let mut tx = writer.begin().await.unwrap();
@@ -122,7 +122,7 @@ async fn a_lost_transaction_can_be_rolled_back_or_dropped<DB: Losable>(db: Fresh
 }
 
 /// Shows the problem without the guard: the event is inserted immediately, and sqlx commits.
-async fn without_the_guard_a_lost_transaction_goes_unnoticed<DB: Losable>(db: Fresh<DB>) {
+async fn without_the_guard_a_lost_transaction_goes_unnoticed<DB: LoseTransaction>(db: Fresh<DB>) {
     let (writer, _) = writer(&db, 9).await;
     let mut tx = db.pool.begin().await.unwrap();
     business::<DB>(&mut tx, 50).await.unwrap();
@@ -139,7 +139,7 @@ async fn without_the_guard_a_lost_transaction_goes_unnoticed<DB: Losable>(db: Fr
 }
 
 /// On MySQL and MariaDB, a statement that changes the schema commits the transaction implicitly.
-async fn an_implicit_commit_is_reported<DB: Losable>(db: Fresh<DB>) {
+async fn an_implicit_commit_is_reported<DB: LoseTransaction>(db: Fresh<DB>) {
     if DB::SHORT_NAME != "mysql" {
         return;
     }

@@ -1,6 +1,6 @@
 //! Random sequences of operations by several owners, compared with a model of the table.
 //!
-//! Time is moved by [`Rows::age`] in steps of at least half a minute; the duration of the operations
+//! Time is moved by [`TestTable::age`] in steps of at least half a minute; the duration of the operations
 //! themselves is negligible.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use outbox::{Error, EventEnvelope, Status};
 use outbox_runtime::store::{
     Completion, NewRow, Renewal, Seated, Settlement, Store, Table, TypeFilter, Verdict,
 };
-use outbox_tests::{Fresh, Rows, TestDatabase, event, lease};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use outbox_runtime::store::{
     ClaimRequest, Completion, Explained, Quota, Settlement, Store, TypeFilter, Verdict,
 };
-use outbox_tests::{Fresh, Rows, TestDatabase, lease, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, lease, on_every_database};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use super::claim::{quota, request};

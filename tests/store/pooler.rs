@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use outbox_runtime::store::{ClaimRequest, Completion, Renewal, Settlement, TypeFilter, Verdict};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_server};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease, on_every_server};
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 
 use super::claim::request;

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use outbox::{Config, Error, EventEnvelope, Mode, PurgeConfig, PurgeScheduler, Table};
 use outbox_runtime::store::{Completion, Settlement, Verdict};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 

@@ -8,7 +8,7 @@ use outbox_runtime::Error;
 use outbox_runtime::store::{
     Completion, SchemaError, Settlement, Store, Table, TypeFilter, Verdict, migrate, migration_sql,
 };
-use outbox_tests::{Fresh, Rows, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 use sqlx::pool::{PoolConnection, PoolOptions};
 use sqlx::{Pool, SqlSafeStr};
 use tokio::task::JoinHandle;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outbox::Status;
 use outbox_runtime::store::{Claim, Completion, Renewal, Settlement, Store, Verdict};
-use outbox_tests::{Fresh, Row, Rows, TestDatabase, event, lease, on_every_database};
+use outbox_tests::{Fresh, Row, TestDatabase, TestTable, event, lease, on_every_database};
 
 use super::claim;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outbox_runtime::store::{Completion, TypeFilter, Verdict};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database};
 
 use super::claim;
 use super::settle::{dead, retry, settlement};

@@ -6,7 +6,7 @@ use outbox::{EventEnvelope, EventError};
 use outbox_runtime::Error;
 use outbox_runtime::store::Table;
 use outbox_runtime::write::{WriteOutcome, Writer};
-use outbox_tests::{Fresh, Recorder, Rows, TestDatabase, event, on_every_database};
+use outbox_tests::{Fresh, Recorder, TestDatabase, TestTable, event, on_every_database};
 
 /// Returns a writer on a migrated table, with a recorder as its hook and its source of permits.
 pub(crate) async fn writer<DB: TestDatabase>(

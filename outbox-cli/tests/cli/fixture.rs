@@ -4,7 +4,7 @@ use std::time::Duration;
 use outbox::{
     Config, Delivery, EventEnvelope, ListenerError, ListenerOptions, ListenerRegistry, Outbox,
 };
-use outbox_tests::{Fresh, Heard, TestDatabase, eventually};
+use outbox_tests::{CallLog, Fresh, TestDatabase, eventually};
 use tokio::sync::Semaphore;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -20,7 +20,7 @@ pub(crate) struct Night<DB: TestDatabase> {
 impl<DB: TestDatabase> Night<DB> {
     /// Runs it until everything has come to its place.
     pub(crate) async fn falls(db: &Fresh<DB>) -> Self {
-        let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+        let (heard, gate) = (CallLog::default(), Arc::new(Semaphore::new(0)));
         let mut config = Config::default();
         config.node_name = Some("night".to_owned());
         config.poller.interval = HOUR;
@@ -47,7 +47,7 @@ impl<DB: TestDatabase> Night<DB> {
             tx.write(event).unwrap();
             tx.commit().await.unwrap();
         }
-        heard.reach(6).await;
+        heard.wait_for(6).await;
         let ended = async || {
             let sql = "SELECT COUNT(*) FROM outbox_event WHERE status IN (1, 2, 3)";
             db.number(sql).await == 5
@@ -73,10 +73,10 @@ fn order(event_type: &str, number: u32) -> outbox::EnvelopeBuilder<outbox::Dynam
         .payload_json(format!(r#"{{"order_id": {number},  "card": "4111-1111"}}"#))
 }
 
-fn listeners(heard: &Heard, gate: &Arc<Semaphore>) -> ListenerRegistry {
-    let note = |heard: &Heard| {
+fn listeners(heard: &CallLog, gate: &Arc<Semaphore>) -> ListenerRegistry {
+    let note = |heard: &CallLog| {
         let heard = heard.clone();
-        move |delivery: &Delivery| heard.note(delivery)
+        move |delivery: &Delivery| heard.record(delivery)
     };
     let (placed, paid, refunded, slow) = (note(heard), note(heard), note(heard), note(heard));
     let gate = Arc::clone(gate);

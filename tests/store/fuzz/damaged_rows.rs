@@ -1,4 +1,4 @@
-//! Rows that were written by another program, or damaged: a claim must handle all of them.
+//! TestTable that were written by another program, or damaged: a claim must handle all of them.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,7 +8,7 @@ use outbox_runtime::store::{
     Claim, Completion, DeadFilter, Settlement, Store, TypeFilter, Verdict,
 };
 use outbox_tests::arbitrary::{SECRET, samples, shown, told};
-use outbox_tests::{Fresh, Rows, TestDatabase, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, on_every_database};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use super::foreign_values::{Change, Expected, ForeignValues, change, fixed};

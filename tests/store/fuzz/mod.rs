@@ -1,4 +1,4 @@
-//! Rows with arbitrary content, and events with any valid content.
+//! TestTable with arbitrary content, and events with any valid content.
 
 mod damaged_rows;
 mod foreign_values;

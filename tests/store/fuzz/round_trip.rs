@@ -6,7 +6,7 @@ use std::time::Duration;
 use outbox::EventEnvelope;
 use outbox_runtime::store::{Completion, Settlement, Verdict};
 use outbox_tests::arbitrary::{envelope, samples, text};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database};
 use proptest::prelude::*;
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use outbox::{Config, Delivery, ListenerOptions, ListenerRegistry, Mode, Outbox, Outcome, Tx};
-use outbox_tests::{IN_TX, Log, Losable, Noted, PLAIN, uptime};
+use outbox_tests::{IN_TX, LedgerEntry, Log, LoseTransaction, PLAIN, uptime};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, MySql, Pool, Postgres, SqlSafeStr, Sqlite};
@@ -48,7 +48,7 @@ impl Options {
 
 #[tokio::main(worker_threads = 2)]
 async fn main() {
-    Log::of_this_process();
+    Log::install();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [database, url, name, file, options @ ..] = arguments.as_slice() else {
         panic!("ledger DATABASE URL NAME FILE [option=value]..");
@@ -68,7 +68,7 @@ async fn main() {
     }
 }
 
-async fn run<DB: Losable>(url: &str, name: &str, file: File, options: Options) {
+async fn run<DB: LoseTransaction>(url: &str, name: &str, file: File, options: Options) {
     let pool: Pool<DB> = PoolOptions::new()
         .max_connections(CONNECTIONS)
         .acquire_timeout(Duration::from_secs(3))
@@ -99,7 +99,7 @@ async fn run<DB: Losable>(url: &str, name: &str, file: File, options: Options) {
 }
 
 /// Tries until the database is there.
-async fn start<DB: Losable>(pool: &Pool<DB>, file: File, options: &Options) -> Outbox<DB> {
+async fn start<DB: LoseTransaction>(pool: &Pool<DB>, file: File, options: &Options) -> Outbox<DB> {
     let mut config = Config::default();
     config.node_name = Some(format!("n{}", options.get("node")));
     config.mode = if options.get("writers") == 0 { Mode::PollerOnly } else { Mode::Full };
@@ -160,7 +160,7 @@ struct Listener {
 impl Listener {
     /// What it notes is decided before, so that a call is one line, there as a whole or not at all.
     async fn call(&self, delivery: &Delivery) -> Result<(), &'static str> {
-        let noted = Noted {
+        let noted = LedgerEntry {
             event_id: delivery.envelope().event_id().to_string(),
             node: self.node,
             at: uptime(),
@@ -178,7 +178,7 @@ impl Listener {
 }
 
 /// Takes every connection of the application for a while, again and again.
-async fn exhaust<DB: Losable>(pool: Pool<DB>, quiet: Arc<AtomicBool>) {
+async fn exhaust<DB: LoseTransaction>(pool: Pool<DB>, quiet: Arc<AtomicBool>) {
     let mut ticks = tokio::time::interval(Duration::from_secs(4));
     while !quiet.load(Ordering::SeqCst) {
         ticks.tick().await;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use outbox::{EventEnvelope, Outbox, Receipt};
-use outbox_tests::{IN_TX, Losable, PLAIN, event, poll_times};
+use outbox_tests::{IN_TX, LoseTransaction, PLAIN, event, poll_times};
 use rand::{RngExt, rngs::StdRng};
 use sqlx::{AssertSqlSafe, Connection, Pool, SqlSafeStr};
 
@@ -17,14 +17,14 @@ type Tried = Result<(), Box<dyn Error + Send + Sync>>;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// One of the writers of a process.
-pub(crate) struct Writer<DB: Losable> {
+pub(crate) struct Writer<DB: LoseTransaction> {
     pub(crate) outbox: Outbox<DB>,
     pub(crate) pool: Pool<DB>,
     pub(crate) number: u32,
     pub(crate) random: StdRng,
 }
 
-impl<DB: Losable> Writer<DB> {
+impl<DB: LoseTransaction> Writer<DB> {
     /// Writes until told otherwise. What goes wrong is passed over, as the database knows it.
     pub(crate) async fn write(mut self, pace: Duration, quiet: Arc<AtomicBool>) {
         let mut ticks = tokio::time::interval(pace);
@@ -160,7 +160,7 @@ impl<DB: Losable> Writer<DB> {
 }
 
 /// The business write: the ids of the events.
-async fn business<DB: Losable>(
+async fn business<DB: LoseTransaction>(
     connection: &mut DB::Connection,
     events: &[EventEnvelope],
 ) -> sqlx::Result<()> {
