@@ -1,4 +1,4 @@
-//! Processes that do only a part, and events that nobody here knows.
+//! Nodes with a limited mode, and events that a node does not handle.
 
 use std::time::Duration;
 
@@ -9,12 +9,13 @@ use outbox::{
 use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
 use crate::harness::{
-    Counted, HOUR, first_row, insert_due, listening, locked, quiet, with_status, write,
+    CountingMetrics, HOUR, first_row, insert_due, locked_rows, manual_poll, recording_listeners,
+    with_status, write,
 };
 
-async fn a_poller_only_process_has_no_hot_path<DB: TestDatabase>(db: Fresh<DB>) {
-    let (received, counted) = (CallLog::default(), Counted::default());
-    let outbox = quiet(&db, listening(&received))
+async fn a_poller_only_node_has_no_hot_path<DB: TestDatabase>(db: Fresh<DB>) {
+    let (received, counted) = (CallLog::default(), CountingMetrics::default());
+    let outbox = manual_poll(&db, recording_listeners(&received))
         .mode(Mode::PollerOnly)
         .metrics(counted.clone())
         .start()
@@ -26,7 +27,7 @@ async fn a_poller_only_process_has_no_hot_path<DB: TestDatabase>(db: Fresh<DB>) 
     assert_eq!((counted.way(Way::Hot), counted.way(Way::Cold)), (0, 2));
 }
 
-async fn a_writer_only_process_needs_no_listeners<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_writer_only_node_needs_no_listeners<DB: TestDatabase>(db: Fresh<DB>) {
     let producer = outbox::builder(db.pool.clone()).mode(Mode::WriterOnly).start().await.unwrap();
     write(&producer, &[event("A")]).await;
     assert!(matches!(producer.poll_once().await, Err(Error::WriterOnly)));
@@ -34,28 +35,28 @@ async fn a_writer_only_process_needs_no_listeners<DB: TestDatabase>(db: Fresh<DB
     let row = first_row(&db, &producer).await;
     assert_eq!((row.status, row.token, row.locked_by), (Status::New, 0, None));
     let received = CallLog::default();
-    let worker = quiet(&db, listening(&received)).start().await.unwrap();
+    let worker = manual_poll(&db, recording_listeners(&received)).start().await.unwrap();
     received.wait_for(1).await;
     producer.shutdown().await.unwrap();
     worker.shutdown().await.unwrap();
 }
 
-async fn an_event_nobody_knows_waits_for_a_process_that_does<DB: TestDatabase>(db: Fresh<DB>) {
+async fn an_unknown_event_waits_for_a_node_that_handles_it<DB: TestDatabase>(db: Fresh<DB>) {
     let (old_received, new_received) = (CallLog::default(), CallLog::default());
     let interval = Duration::from_millis(20);
     let old = outbox::builder(db.pool.clone())
-        .listeners(listening(&old_received))
+        .listeners(recording_listeners(&old_received))
         .poll_interval(interval)
         .start()
         .await
         .unwrap();
-    // Hot and cold.
+    // Through the hot queue and the cold queue.
     write(&old, &[event("New"), event("A")]).await;
     (&db, old.store()).insert_due(&[event("New"), event("B")]).await;
     old_received.wait_for(2).await;
     old.drained().await.unwrap();
     let row = first_row(&db, &old).await;
-    assert_eq!((row.status, row.token, row.attempts), (Status::New, 0, 0), "left alone");
+    assert_eq!((row.status, row.token, row.attempts), (Status::New, 0, 0), "it is not claimed");
     let recorded = new_received.clone();
     let registry =
         ListenerRegistry::new().register_for("Order", "New", move |delivery: Delivery| {
@@ -75,7 +76,7 @@ async fn an_event_nobody_knows_waits_for_a_process_that_does<DB: TestDatabase>(d
     new_received.assert_each_once(2);
 }
 
-async fn claims_cost_the_same_whatever_nobody_knows<DB: TestDatabase>(db: Fresh<DB>) {
+async fn unknown_events_do_not_slow_down_claims<DB: TestDatabase>(db: Fresh<DB>) {
     let received = CallLog::default();
     let mut medians = Vec::new();
     db.store().await;
@@ -84,8 +85,8 @@ async fn claims_cost_the_same_whatever_nobody_knows<DB: TestDatabase>(db: Fresh<
             db.fill("Unknown", 0, 1, unknown).await;
             db.run(DB::ANALYZE).await;
         }
-        let counted = Counted::default();
-        let outbox = quiet(&db, listening(&received))
+        let counted = CountingMetrics::default();
+        let outbox = manual_poll(&db, recording_listeners(&received))
             .mode(Mode::PollerOnly)
             .metrics(counted.clone())
             .start()
@@ -109,10 +110,13 @@ async fn claims_cost_the_same_whatever_nobody_knows<DB: TestDatabase>(db: Fresh<
     assert!(medians[1] < 2 * medians[0] + Duration::from_millis(2), "{medians:?}");
 }
 
-async fn unknown_events_can_be_dead_at_once<DB: TestDatabase>(db: Fresh<DB>) {
+async fn unroutable_events_can_become_dead_immediately<DB: TestDatabase>(db: Fresh<DB>) {
     let received = CallLog::default();
-    let outbox =
-        quiet(&db, listening(&received)).unroutable(Unroutable::Dead).start().await.unwrap();
+    let outbox = manual_poll(&db, recording_listeners(&received))
+        .unroutable(Unroutable::Dead)
+        .start()
+        .await
+        .unwrap();
     write(&outbox, &[event("Unknown"), event("A")]).await;
     (&db, outbox.store()).insert_due(&[event("Unknown"), event("B")]).await;
     outbox.poll_once().await.unwrap();
@@ -123,13 +127,16 @@ async fn unknown_events_can_be_dead_at_once<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((row.attempts, row.last_error.as_deref()), (0, Some(error)));
 }
 
-/// Listeners can be closed for a long time: paused by their breakers, or busy with all that they may hold.
-async fn unknown_events_are_dead_while_listeners_are_closed<DB: TestDatabase>(db: Fresh<DB>) {
+/// Listeners can be unavailable for long: paused by their breakers, or at their limit.
+async fn unroutable_events_become_dead_while_listeners_are_at_their_limit<DB: TestDatabase>(
+    db: Fresh<DB>,
+) {
     db.store().await;
     for others in [false, true] {
         db.run("DELETE FROM outbox_event").await;
         let (stuck, received) = (CallLog::default(), CallLog::default());
-        let registry = if others { listening(&received) } else { ListenerRegistry::new() };
+        let registry =
+            if others { recording_listeners(&received) } else { ListenerRegistry::new() };
         let one = ListenerOptions::DEFAULT.concurrency(1).timeout(Timeout::Never);
         let recorded = stuck.clone();
         let registry = registry.register_with(one, "Order", "Stuck", move |delivery: Delivery| {
@@ -144,31 +151,31 @@ async fn unknown_events_are_dead_while_listeners_are_closed<DB: TestDatabase>(db
         insert_due(&db, &outbox, &["Stuck"; 40]).await;
         let claimed = async || {
             outbox.poll_once().await.unwrap();
-            locked(&db).await
+            locked_rows(&db).await
         };
-        // It has all that it may hold when a round brings no more.
-        eventually("it is closed", async || {
-            let before = locked(&db).await;
+        // It is at its limit when a poll claims no more rows.
+        eventually("the listener is at its limit", async || {
+            let before = locked_rows(&db).await;
             before > 0 && claimed().await == before
         })
         .await;
         assert!(claimed().await < 40);
-        // Some below the place where claims begin, and some above.
+        // Some below the low watermark, and some above.
         let rows = insert_due(&db, &outbox, &["Unknown"; 3]).await;
         let age = DB::AGE.replace("{table}", "outbox_event").replace("{micros}", "3600000000");
         db.run(format!("{age} WHERE sequence = {}", rows[0])).await;
         outbox.poll_once().await.unwrap();
         eventually("they are dead", async || with_status(&db, 3).await == 3).await;
-        assert_eq!(stuck.count(), 1, "it has not moved");
+        assert_eq!(stuck.count(), 1, "no further call was made");
         outbox.shutdown().await.unwrap();
-        assert_eq!(with_status(&db, 0).await, 40, "nothing has happened to the others");
+        assert_eq!(with_status(&db, 0).await, 40, "the other events are unchanged");
     }
 }
 
-async fn two_outboxes_on_one_table_in_one_process<DB: TestDatabase>(db: Fresh<DB>) {
+async fn two_outboxes_can_share_a_table_in_one_process<DB: TestDatabase>(db: Fresh<DB>) {
     let received = CallLog::default();
-    let first = quiet(&db, listening(&received)).start().await.unwrap();
-    let second = quiet(&db, listening(&received)).start().await.unwrap();
+    let first = manual_poll(&db, recording_listeners(&received)).start().await.unwrap();
+    let second = manual_poll(&db, recording_listeners(&received)).start().await.unwrap();
     for number in 0..50 {
         write(if number % 2 == 0 { &first } else { &second }, &[event("A")]).await;
     }
@@ -182,11 +189,11 @@ async fn two_outboxes_on_one_table_in_one_process<DB: TestDatabase>(db: Fresh<DB
 }
 
 on_every_database!(
-    a_poller_only_process_has_no_hot_path,
-    a_writer_only_process_needs_no_listeners,
-    an_event_nobody_knows_waits_for_a_process_that_does,
-    claims_cost_the_same_whatever_nobody_knows,
-    unknown_events_can_be_dead_at_once,
-    unknown_events_are_dead_while_listeners_are_closed,
-    two_outboxes_on_one_table_in_one_process,
+    a_poller_only_node_has_no_hot_path,
+    a_writer_only_node_needs_no_listeners,
+    an_unknown_event_waits_for_a_node_that_handles_it,
+    unknown_events_do_not_slow_down_claims,
+    unroutable_events_can_become_dead_immediately,
+    unroutable_events_become_dead_while_listeners_are_at_their_limit,
+    two_outboxes_can_share_a_table_in_one_process,
 );

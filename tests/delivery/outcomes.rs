@@ -1,4 +1,4 @@
-//! What follows from what a listener answers.
+//! The verdict for each outcome of a listener.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,9 +10,12 @@ use outbox::{
 };
 use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
-use crate::harness::{Counted, HOUR, first_row, insert_due, listening, quiet, with_status, write};
+use crate::harness::{
+    CountingMetrics, HOUR, first_row, insert_due, manual_poll, recording_listeners, with_status,
+    write,
+};
 
-/// Seconds until the first row is due.
+/// Returns the seconds until the first row is due.
 async fn due_in<DB: TestDatabase>(db: &Fresh<DB>) -> f64 {
     let store = db.store().await;
     let next = store.peek(None, None).await.unwrap();
@@ -27,11 +30,11 @@ fn failing(received: &CallLog, options: ListenerOptions) -> ListenerRegistry {
     })
 }
 
-async fn failures_are_retried_by_the_policy_and_then_dead<DB: TestDatabase>(db: Fresh<DB>) {
-    let (received, counted) = (CallLog::default(), Counted::default());
-    // Time passes by moving the rows, and chance is a constant.
+async fn failures_are_retried_by_the_policy_and_then_become_dead<DB: TestDatabase>(db: Fresh<DB>) {
+    let (received, counted) = (CallLog::default(), CountingMetrics::default());
+    // Time passes by aging the rows, and the jitter is constant.
     let policy = Backoff::new(HOUR, 3 * HOUR).unwrap().with_random(|| 0.5);
-    let outbox = quiet(&db, failing(&received, ListenerOptions::DEFAULT))
+    let outbox = manual_poll(&db, failing(&received, ListenerOptions::DEFAULT))
         .retry_policy(policy)
         .max_attempts(4)
         .metrics(counted.clone())
@@ -47,7 +50,7 @@ async fn failures_are_retried_by_the_policy_and_then_dead<DB: TestDatabase>(db: 
         assert_eq!((row.last_error.as_deref(), row.locked_by), (Some("no luck"), None));
         let expected = f64::from(hours) * 3_600.0;
         assert!((expected - 5.0..=expected).contains(&due_in(&db).await), "{}", due_in(&db).await);
-        assert_eq!(outbox.poll_once().await.unwrap(), 0, "not before its time");
+        assert_eq!(outbox.poll_once().await.unwrap(), 0, "it is not due yet");
         (&db, outbox.store()).age(HOUR * hours).await;
         outbox.poll_once().await.unwrap();
     }
@@ -63,13 +66,13 @@ async fn failures_are_retried_by_the_policy_and_then_dead<DB: TestDatabase>(db: 
     assert_eq!(results, [failure, failure, failure, dead]);
 }
 
-async fn retries_come_without_any_poll_interval<DB: TestDatabase>(db: Fresh<DB>) {
+async fn retries_do_not_wait_for_the_poll_interval<DB: TestDatabase>(db: Fresh<DB>) {
     let received = CallLog::default();
     let options = ListenerOptions::DEFAULT
         .max_attempts(4)
         .retry_base(Duration::from_millis(60))
         .retry_max(Duration::from_millis(100));
-    let outbox = quiet(&db, failing(&received, options)).start().await.unwrap();
+    let outbox = manual_poll(&db, failing(&received, options)).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     let calls = received.wait_for(4).await;
     for pair in calls.windows(2) {
@@ -79,14 +82,14 @@ async fn retries_come_without_any_poll_interval<DB: TestDatabase>(db: Fresh<DB>)
     eventually("it is dead", async || with_status(&db, 3).await == 1).await;
 }
 
-async fn a_listener_may_put_an_event_off<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_listener_can_defer_an_event<DB: TestDatabase>(db: Fresh<DB>) {
     let received = CallLog::default();
     let recorded = received.clone();
     let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
         recorded.record(&delivery);
         async { Ok::<_, ListenerError>(Outcome::RetryAfter(HOUR)) }
     });
-    let outbox = quiet(&db, registry).max_attempts(2).start().await.unwrap();
+    let outbox = manual_poll(&db, registry).max_attempts(2).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     for times in 1..=5 {
         received.wait_for(times).await;
@@ -98,7 +101,7 @@ async fn a_listener_may_put_an_event_off<DB: TestDatabase>(db: Fresh<DB>) {
     }
 }
 
-async fn errors_say_what_is_to_be_done<DB: TestDatabase>(db: Fresh<DB>) {
+async fn the_kind_of_error_decides_the_verdict<DB: TestDatabase>(db: Fresh<DB>) {
     let registry = ListenerRegistry::new()
         .register_for("Order", "Permanent", |_: Delivery| async {
             Err::<(), _>(ListenerError::permanent("the mailbox is gone"))
@@ -115,13 +118,18 @@ async fn errors_say_what_is_to_be_done<DB: TestDatabase>(db: Fresh<DB>) {
         .register_for("Order", "Panic", |delivery: Delivery| async move {
             assert!(delivery.attempts() > 0, "a listener panics");
         });
-    let outbox = quiet(&db, registry).max_attempts(3).start().await.unwrap();
+    let outbox = manual_poll(&db, registry).max_attempts(3).start().await.unwrap();
     for name in ["Permanent", "Later", "Zero", "Centuries", "Panic"] {
         write(&outbox, &[event(name)]).await;
     }
-    eventually("the one that is tried at once is dead", async || with_status(&db, 3).await == 2)
-        .await;
-    eventually("the one that panicked is delivered", async || with_status(&db, 1).await == 1).await;
+    eventually("the event that is retried immediately is dead", async || {
+        with_status(&db, 3).await == 2
+    })
+    .await;
+    eventually("the event whose listener panicked is delivered", async || {
+        with_status(&db, 1).await == 1
+    })
+    .await;
     let rows = (&db, outbox.store());
     let states = async |sequence: i64| {
         let row = rows.row(sequence).await;
@@ -136,27 +144,28 @@ async fn errors_say_what_is_to_be_done<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(states(first + 4).await, (Status::Done, 1, text("the listener panicked")));
 }
 
-async fn a_payload_that_does_not_fit_is_a_failure<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_payload_that_cannot_be_decoded_is_a_failure<DB: TestDatabase>(db: Fresh<DB>) {
     let registry =
         ListenerRegistry::new().register_for("Order", "A", |delivery: Delivery| async move {
             let numbers: Vec<u8> = delivery.payload()?;
             drop(numbers);
             Ok::<(), ListenerError>(())
         });
-    let outbox = quiet(&db, registry).max_attempts(1).start().await.unwrap();
+    let outbox = manual_poll(&db, registry).max_attempts(1).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     eventually("it is dead", async || with_status(&db, 3).await == 1).await;
     let error = first_row(&db, &outbox).await.last_error.unwrap();
     assert!(error.contains("does not fit") && !error.contains("1.5"), "{error}");
 }
 
-async fn errors_that_cannot_be_stored_do_not_stop_the_others<DB: TestDatabase>(db: Fresh<DB>) {
+async fn unstorable_error_texts_do_not_affect_other_events<DB: TestDatabase>(db: Fresh<DB>) {
     let received = CallLog::default();
-    let registry = listening(&received).register_for("Order", "Odd", |_: Delivery| async {
-        Result::<()>::Err(format!("\0\u{1b}[31m {}", "ü".repeat(100_000)).into())
-    });
-    let outbox = quiet(&db, registry).max_attempts(1).start().await.unwrap();
-    write(&outbox, &[event("Odd"), event("A"), event("Odd"), event("B")]).await;
+    let registry =
+        recording_listeners(&received).register_for("Order", "BadError", |_: Delivery| async {
+            Result::<()>::Err(format!("\0\u{1b}[31m {}", "ü".repeat(100_000)).into())
+        });
+    let outbox = manual_poll(&db, registry).max_attempts(1).start().await.unwrap();
+    write(&outbox, &[event("BadError"), event("A"), event("BadError"), event("B")]).await;
     received.wait_for(2).await;
     outbox.drained().await.unwrap();
     assert_eq!((with_status(&db, 1).await, with_status(&db, 3).await), (2, 2));
@@ -165,7 +174,7 @@ async fn errors_that_cannot_be_stored_do_not_stop_the_others<DB: TestDatabase>(d
     assert!(error.ends_with("üü…"), "{error}");
 }
 
-async fn attempts_travel_to_the_listener_and_count_failures_only<DB: TestDatabase>(db: Fresh<DB>) {
+async fn listeners_see_the_number_of_failed_attempts<DB: TestDatabase>(db: Fresh<DB>) {
     let calls = Arc::new(AtomicU32::new(0));
     let received = CallLog::default();
     let (recorded, counter) = (received.clone(), Arc::clone(&calls));
@@ -181,7 +190,7 @@ async fn attempts_travel_to_the_listener_and_count_failures_only<DB: TestDatabas
             }
         }
     });
-    let outbox = quiet(&db, registry).start().await.unwrap();
+    let outbox = manual_poll(&db, registry).start().await.unwrap();
     insert_due(&db, &outbox, &["A"]).await;
     outbox.poll_once().await.unwrap();
     let calls = received.wait_for(4).await;
@@ -190,17 +199,17 @@ async fn attempts_travel_to_the_listener_and_count_failures_only<DB: TestDatabas
     eventually("it is done", async || with_status(&db, 1).await == 1).await;
 }
 
-/// An error whose text cannot be had.
+/// An error whose `Display` panics.
 #[derive(Debug)]
-struct Unspeakable;
+struct PanickingError;
 
-impl std::fmt::Display for Unspeakable {
+impl std::fmt::Display for PanickingError {
     fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         panic!("an error panics");
     }
 }
 
-impl std::error::Error for Unspeakable {}
+impl std::error::Error for PanickingError {}
 
 struct PanickingPolicy;
 
@@ -210,38 +219,42 @@ impl outbox::RetryPolicy for PanickingPolicy {
     }
 }
 
-async fn panics_around_a_failure_spend_an_attempt<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_panic_while_handling_a_failure_spends_an_attempt<DB: TestDatabase>(db: Fresh<DB>) {
     let received = CallLog::default();
     let recorded = received.clone();
     let registry = failing(&received, ListenerOptions::DEFAULT.concurrency(1)).register_with(
         ListenerOptions::DEFAULT.concurrency(1).max_attempts(1),
         "Order",
-        "Unspeakable",
+        "PanickingError",
         move |delivery: Delivery| {
             recorded.record(&delivery);
-            async { Err::<(), _>(Unspeakable) }
+            async { Err::<(), _>(PanickingError) }
         },
     );
-    let outbox =
-        quiet(&db, registry).retry_policy(PanickingPolicy).max_attempts(2).start().await.unwrap();
-    write(&outbox, &[event("A"), event("Unspeakable"), event("Unspeakable")]).await;
+    let outbox = manual_poll(&db, registry)
+        .retry_policy(PanickingPolicy)
+        .max_attempts(2)
+        .start()
+        .await
+        .unwrap();
+    write(&outbox, &[event("A"), event("PanickingError"), event("PanickingError")]).await;
     eventually("all are dead", async || {
         (&db, outbox.store()).age(Duration::from_secs(2)).await;
         outbox.poll_once().await.unwrap();
         with_status(&db, 3).await == 3
     })
     .await;
-    assert_eq!(received.count(), 4, "twice, and once each");
+    assert_eq!(received.count(), 4, "two calls for A, one for each other");
     outbox.shutdown().await.unwrap();
 }
 
 on_every_database!(
-    panics_around_a_failure_spend_an_attempt,
-    failures_are_retried_by_the_policy_and_then_dead,
-    retries_come_without_any_poll_interval,
-    a_listener_may_put_an_event_off,
-    errors_say_what_is_to_be_done,
-    a_payload_that_does_not_fit_is_a_failure,
-    errors_that_cannot_be_stored_do_not_stop_the_others,
-    attempts_travel_to_the_listener_and_count_failures_only,
+    a_panic_while_handling_a_failure_spends_an_attempt,
+    failures_are_retried_by_the_policy_and_then_become_dead,
+    retries_do_not_wait_for_the_poll_interval,
+    a_listener_can_defer_an_event,
+    the_kind_of_error_decides_the_verdict,
+    a_payload_that_cannot_be_decoded_is_a_failure,
+    unstorable_error_texts_do_not_affect_other_events,
+    listeners_see_the_number_of_failed_attempts,
 );
