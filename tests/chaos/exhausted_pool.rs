@@ -1,4 +1,4 @@
-//! An application that holds every one of its connections.
+//! An application that holds all of its connections.
 
 use std::time::{Duration, Instant};
 
@@ -6,8 +6,8 @@ use outbox::{Delivery, EventEnvelope, ListenerRegistry};
 use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 use sqlx::pool::PoolOptions;
 
-async fn the_relay_goes_on<DB: TestDatabase>(db: Fresh<DB>) {
-    let _alone = crate::alone().await;
+async fn the_relay_delivers_while_the_pool_is_exhausted<DB: TestDatabase>(db: Fresh<DB>) {
+    let _exclusive = crate::exclusive().await;
     let received = CallLog::default();
     let recorded = received.clone();
     let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
@@ -33,7 +33,7 @@ async fn the_relay_goes_on<DB: TestDatabase>(db: Fresh<DB>) {
         taken.push(pool.acquire().await.unwrap());
     }
     outbox.begin().await.expect_err("there is no connection left");
-    // For longer than a lease, so that a renewal is needed as well.
+    // For longer than a lease, so that renewals are needed, too.
     let (begun, mut written) = (Instant::now(), 0);
     while begun.elapsed() < 2 * lease {
         let events: Vec<EventEnvelope> = (0..20).map(|_| event("A")).collect();
@@ -51,4 +51,4 @@ async fn the_relay_goes_on<DB: TestDatabase>(db: Fresh<DB>) {
     outbox.shutdown().await.unwrap();
 }
 
-on_every_database!(the_relay_goes_on);
+on_every_database!(the_relay_delivers_while_the_pool_is_exhausted);

@@ -1,4 +1,4 @@
-//! TestTable that were written under an old name, or from another module, find their listener.
+//! Rows that were written under an old name, or from another module, find their listener.
 
 use outbox::{
     AggregateType, EventEnvelope, EventType, IntoEnvelope, ListenerRegistry, Outcome, listener,

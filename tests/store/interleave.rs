@@ -51,7 +51,7 @@ async fn concurrent_claims_never_share_a_row<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(all.len() + rest, 600);
 }
 
-/// TestTable of an open transaction are invisible to a claim, and do not block it.
+/// Rows of an open transaction are invisible to a claim, and do not block it.
 async fn a_claim_skips_uncommitted_rows_and_finds_them_later<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let (open, done) = (event("Open"), event("Done"));

@@ -1,4 +1,4 @@
-//! TestTable that were written by another program, or damaged: a claim must handle all of them.
+//! Rows that were written by another program, or damaged: a claim must handle all of them.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! TestTable with arbitrary content, and events with any valid content.
+//! Rows with arbitrary content, and events with any valid content.
 
 mod damaged_rows;
 mod foreign_values;
