@@ -12,17 +12,17 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, FileFailurePersistence, RngAlgorithm, TestRng, TestRunner};
 use serde_json::Value;
 
-/// Stands for what must never be shown: it is planted in payloads and header values.
+/// Stands for what must never be debug_text: it is planted in payloads and header values.
 pub const SECRET: &str = "4111-1111";
 
 /// Everything that a value shows of itself.
-pub fn shown(value: &impl Debug) -> String {
+pub fn debug_text(value: &impl Debug) -> String {
     format!("{value:?} {value:#?}")
 }
 
 /// Everything that an error says.
-pub fn told(error: &(impl Debug + Display)) -> String {
-    format!("{error} {}", shown(error))
+pub fn error_text(error: &(impl Debug + Display)) -> String {
+    format!("{error} {}", debug_text(error))
 }
 
 /// How a property is tried: 10,000 times, ten times as often in a long run. What fails is
@@ -67,7 +67,7 @@ pub fn text(length: impl Into<SizeRange>) -> impl Strategy<Value = String> {
 }
 
 /// Text that can be a name or an id of so many bytes: all that is asked of a stored text.
-pub fn sound_text(limit: usize) -> impl Strategy<Value = String> {
+pub fn valid_text(limit: usize) -> impl Strategy<Value = String> {
     text(1..=limit).prop_map(move |text| {
         let mut sound: String = text.chars().filter(|letter| !letter.is_control()).collect();
         while sound.len() > limit {
@@ -79,7 +79,7 @@ pub fn sound_text(limit: usize) -> impl Strategy<Value = String> {
 }
 
 /// What can be an event id.
-pub fn sound_id() -> impl Strategy<Value = String> {
+pub fn valid_id() -> impl Strategy<Value = String> {
     vec(b'!'..=b'~', 1..=36).prop_map(|letters| letters.into_iter().map(char::from).collect())
 }
 
@@ -132,14 +132,14 @@ fn edited(text: &str, at: Index, cut: usize, put: &str) -> String {
 }
 
 /// Headers that can be stored; keys and values have every character but NUL.
-pub fn sound_headers() -> impl Strategy<Value = Vec<(String, String)>> {
+pub fn valid_headers() -> impl Strategy<Value = Vec<(String, String)>> {
     let without_nul = |text: String| text.replace('\0', "\u{1}");
     let pair = (text(1..12).prop_map(without_nul), text(0..24).prop_map(without_nul));
     vec(pair, 0..4)
 }
 
 /// A time that every database can store, in whole microseconds.
-pub fn sound_time() -> impl Strategy<Value = SystemTime> {
+pub fn valid_time() -> impl Strategy<Value = SystemTime> {
     let year_9999: u64 = 253_402_214_400_000_000;
     prop_oneof![Just(0), Just(year_9999), 0..=year_9999]
         .prop_map(|micros| UNIX_EPOCH + Duration::from_micros(micros))
@@ -152,10 +152,10 @@ pub fn envelope() -> impl Strategy<Value = EventEnvelope> {
         2 => json().prop_map(|value| format!(" {value:#}\n")),
         1 => text(50..100).prop_map(|text| Value::from(text.repeat(50)).to_string()),
     ];
-    let rest = (sound_time(), sound_headers(), payload);
-    let names = (sound_text(128), option::of(sound_text(64)));
-    let ids = (option::of(sound_text(128)), option::of(sound_text(64)));
-    (sound_id(), names, ids, rest).prop_map(|(id, names, ids, (time, headers, payload))| {
+    let rest = (valid_time(), valid_headers(), payload);
+    let names = (valid_text(128), option::of(valid_text(64)));
+    let ids = (option::of(valid_text(128)), option::of(valid_text(64)));
+    (valid_id(), names, ids, rest).prop_map(|(id, names, ids, (time, headers, payload))| {
         let mut builder =
             EventEnvelope::builder(names.0).event_id(id).occurred_at(time).payload_json(payload);
         if let Some(aggregate_type) = names.1 {

@@ -7,7 +7,7 @@ use outbox::{Delivery, ListenerError, ListenerErrorKind, ListenerRegistry};
 use outbox_runtime::store::{
     Claim, Completion, DeadFilter, Settlement, Store, TypeFilter, Verdict,
 };
-use outbox_tests::arbitrary::{SECRET, samples, shown, told};
+use outbox_tests::arbitrary::{SECRET, debug_text, error_text, samples};
 use outbox_tests::{Fresh, TestDatabase, TestTable, on_every_database};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
@@ -141,7 +141,7 @@ fn compare(row: &Claim, change: &Change, original: &outbox::EventEnvelope) {
     }
 }
 
-/// Asserts that the error of a listener that can decode none of them shows no content. (Header keys are shown.)
+/// Asserts that the error of a listener that can decode none of them shows no content. (Header keys are debug_text.)
 async fn deliver(rows: &[Claim]) {
     #[derive(Debug, serde::Deserialize)]
     enum Nothing {}
@@ -151,11 +151,14 @@ async fn deliver(rows: &[Claim]) {
         .unwrap();
     let listener = listeners.find("__GLOBAL__", "A").unwrap();
     for row in rows {
-        assert!(!shown(row).contains(SECRET) || shown(&row.envelope.headers()).contains(SECRET));
+        assert!(
+            !debug_text(row).contains(SECRET)
+                || debug_text(&row.envelope.headers()).contains(SECRET)
+        );
         let answer: Result<_, ListenerError> = listener.call(row.envelope.clone(), 0).await;
         let error = answer.unwrap_err();
         assert_eq!(error.kind(), ListenerErrorKind::Decode);
-        assert!(!told(&error).contains(SECRET), "{error}");
+        assert!(!error_text(&error).contains(SECRET), "{error}");
     }
 }
 
