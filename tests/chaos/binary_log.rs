@@ -81,7 +81,7 @@ async fn a_statement_based_binary_log_is_reported_and_loses_no_event() {
     semaphore.add_permits(1);
     eventually("it is recorded", async || db.number(waiting).await == 0).await;
     // Old connections of the application may still have the old setting; a new one has the right one.
-    let reconnected = db.beside(db.name()).await;
+    let reconnected = db.existing(db.name()).await;
     let findings = reconnected.store().await.doctor(&DoctorOptions::default()).await.unwrap();
     assert!(findings.iter().all(|finding| finding.level == FindingLevel::Ok), "{findings:?}");
     outbox.shutdown().await.unwrap();

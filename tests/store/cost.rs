@@ -122,7 +122,7 @@ async fn measure<DB: TestDatabase>(
 /// Returns a store on a single connection, so that a plan made early is the one used later.
 async fn single<DB: TestDatabase>(db: &Fresh<DB>) -> Store<DB> {
     let store = db.store().await;
-    if let Some(leave) = DB::LEAVE_STATISTICS {
+    if let Some(leave) = DB::FREEZE_STATISTICS {
         db.run(leave).await;
     }
     store.explaining_relay().await.unwrap()

@@ -49,7 +49,7 @@ async fn assert_plan<DB: TestDatabase>(
 ) {
     let explain = AssertSqlSafe(format!("{}{}", DB::EXPLAIN, sql.as_str())).into_sql_str();
     let mut tx = store.begin_explaining().await.unwrap();
-    if let Some(show) = DB::SHOW_PLANS {
+    if let Some(show) = DB::PLAN_FORMAT {
         DB::run(&mut tx, show.into_sql_str()).await.unwrap();
     }
     let rows = DB::fetch(&mut tx, explain, args).await.unwrap();
@@ -74,9 +74,9 @@ async fn assert_plan<DB: TestDatabase>(
 /// Waits until the server has cleaned up old row versions, which would distort the measurement.
 async fn wait_for_cleanup<DB: TestDatabase>(db: &Fresh<DB>) {
     let start = Instant::now();
-    while let Some(untidy) = DB::UNTIDY
+    while let Some(cleanup_pending) = DB::CLEANUP_PENDING
         && start.elapsed() < Duration::from_secs(60)
-        && db.number(untidy).await > 100
+        && db.number(cleanup_pending).await > 100
     {
         tokio::task::yield_now().await;
     }

@@ -134,7 +134,7 @@ async fn a_hanging_migration_does_not_block_others_indefinitely<DB: TestDatabase
     assert!(error.contains("table `outbox_event` was not migrated: session "), "{error}");
     assert!(error.contains("held the migration lock for longer than 1s; wait until"), "{error}");
     hanging.end().await;
-    migrate(&pool, &Table::default()).await.expect("the lock is unlock now");
+    migrate(&pool, &Table::default()).await.expect("the lock is free now");
     Store::new(pool, Table::default()).verify().await.unwrap();
 }
 
@@ -153,7 +153,7 @@ async fn the_lock_name_has_a_bounded_length<DB: TestDatabase>(db: Fresh<DB>) {
     let longest = if DB::SHORT_NAME == "mysql" { 64 } else { 63 };
     let name = format!("{:x<longest$}", db.name());
     db.run(format!("CREATE DATABASE {name}")).await;
-    let long = db.beside(&name).await;
+    let long = db.existing(&name).await;
     let table = Table::new(&"x".repeat(63)).unwrap();
     let hanging = HangingMigration::begin(&long, &table).await;
     let pool = short_timeout_pool(&long).await;

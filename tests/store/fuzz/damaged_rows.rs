@@ -141,7 +141,7 @@ fn compare(row: &Claim, change: &Change, original: &outbox::EventEnvelope) {
     }
 }
 
-/// Asserts that the error of a listener that can decode none of them shows no content. (Header keys are debug_text.)
+/// Asserts that the error of a listener that can decode none of them shows no content. (Header keys are shown.)
 async fn deliver(rows: &[Claim]) {
     #[derive(Debug, serde::Deserialize)]
     enum Nothing {}
