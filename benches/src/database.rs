@@ -5,7 +5,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
 use crate::Result;
 
-/// A new database with an empty outbox.
+/// Creates a database with an empty outbox.
 pub(crate) async fn fresh(url: &str, connections: u32) -> Result<PgPool> {
     use std::sync::atomic::{AtomicU32, Ordering};
     static COUNTER: AtomicU32 = AtomicU32::new(0);
@@ -24,7 +24,7 @@ pub(crate) async fn fresh(url: &str, connections: u32) -> Result<PgPool> {
     Ok(pool)
 }
 
-/// Removes it, so that the next one is not slowed down by its maintenance.
+/// Drops the database, so that its maintenance does not slow down the next benchmark.
 pub(crate) async fn remove(url: &str, pool: PgPool) -> Result {
     let name = pool.connect_options().get_database().unwrap_or_default().to_owned();
     pool.close().await;
@@ -34,22 +34,22 @@ pub(crate) async fn remove(url: &str, pool: PgPool) -> Result {
     Ok(())
 }
 
-/// A JSON text of 300 bytes.
+/// Returns a JSON text of 300 bytes.
 pub(crate) fn payload() -> String {
     format!(r#"{{"text":"{}"}}"#, "x".repeat(289))
 }
 
-/// What the planner knows of the table.
+/// The statistics that the planner has of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Statistics {
-    /// Its content, as after a quiet night.
+    /// Up to date, as after an idle period.
     Analysed,
-    /// Nothing, as in the first burst after a migration.
+    /// None, as in the first burst after a migration.
     Never,
 }
 
 impl Statistics {
-    /// A suffix for the name of a measurement.
+    /// Returns a suffix for the name of a measurement.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Analysed => "",
@@ -57,7 +57,7 @@ impl Statistics {
         }
     }
 
-    /// Brings the table into this state, and keeps autovacuum from changing it meanwhile.
+    /// Brings the table into this state.
     async fn settle(self, pool: &PgPool) -> Result {
         if self == Self::Analysed {
             sqlx::query("VACUUM (ANALYZE) outbox_event").execute(pool).await?;

@@ -18,22 +18,22 @@ pub(crate) async fn measure(url: &str, rounds: usize, report: &mut Report) -> Re
     for (name, completion) in
         [("drain 100k, keep", Completion::Keep), ("drain 100k, delete", Completion::Delete)]
     {
-        // The loops are measured once, with statistics: they are the limit, not a competitor.
-        let (mut raw, mut analysed, mut never) = (Vec::new(), Vec::new(), Vec::new());
+        // The baseline is measured once, with statistics: it is the upper limit, not a competitor.
+        let (mut baseline, mut analysed, mut never) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..rounds {
-            raw.push(by_hand(url, completion).await?);
-            analysed.push(by_outbox(url, completion, Statistics::Analysed).await?);
-            never.push(by_outbox(url, completion, Statistics::Never).await?);
+            baseline.push(measure_baseline(url, completion).await?);
+            analysed.push(measure_outbox(url, completion, Statistics::Analysed).await?);
+            never.push(measure_outbox(url, completion, Statistics::Never).await?);
         }
-        report.add(name, "events/s", analysed.clone(), raw.clone());
+        report.add(name, "events/s", analysed.clone(), baseline.clone());
         let label = Statistics::Never.label();
-        report.add(format!("{name}{label}"), "events/s", never.clone(), raw);
+        report.add(format!("{name}{label}"), "events/s", never.clone(), baseline);
         report.add(format!("  … of analysed, {name}"), "events/s", never, analysed);
     }
     Ok(())
 }
 
-async fn by_outbox(url: &str, completion: Completion, statistics: Statistics) -> Result<f64> {
+async fn measure_outbox(url: &str, completion: Completion, statistics: Statistics) -> Result<f64> {
     let pool = fresh(url, 4).await?;
     fill(&pool, i32::try_from(EVENTS)?, statistics).await?;
     let (seen, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
@@ -48,7 +48,7 @@ async fn by_outbox(url: &str, completion: Completion, statistics: Statistics) ->
     let outbox =
         outbox::builder(pool.clone()).listeners(registry).completion(completion).start().await?;
     done.notified().await;
-    // Recorded as well.
+    // Until all results are recorded.
     outbox.drained().await?;
     let seconds = start.elapsed().as_secs_f64();
     outbox.shutdown().await?;
@@ -57,8 +57,8 @@ async fn by_outbox(url: &str, completion: Completion, statistics: Statistics) ->
     Ok(EVENTS as f64 / seconds)
 }
 
-/// Two loops that claim 500 rows and mark them.
-async fn by_hand(url: &str, completion: Completion) -> Result<f64> {
+/// The baseline: two hand-written loops that claim 500 rows and mark them as done.
+async fn measure_baseline(url: &str, completion: Completion) -> Result<f64> {
     let pool = fresh(url, 4).await?;
     fill(&pool, i32::try_from(EVENTS)?, Statistics::Analysed).await?;
     let start = Instant::now();
@@ -93,7 +93,7 @@ async fn claim_and_mark(pool: PgPool, completion: Completion) -> Result<usize> {
                 WHERE status IN (0, 2) AND status = 0 AND available_at <= now() \
                 ORDER BY available_at, sequence LIMIT 500 FOR UPDATE SKIP LOCKED) \
              UPDATE outbox_event AS row SET available_at = now() + interval '30 seconds', \
-                locked_by = 'raw', locked_at = now(), claim_token = claim_token + 1 \
+                locked_by = 'baseline', locked_at = now(), claim_token = claim_token + 1 \
              FROM due WHERE row.sequence = due.sequence \
              RETURNING row.sequence, row.event_type, row.payload::text",
         )
@@ -108,7 +108,7 @@ async fn claim_and_mark(pool: PgPool, completion: Completion) -> Result<usize> {
     }
 }
 
-/// Nothing is left, on either side.
+/// Checks that all events are done.
 async fn check(pool: &PgPool, completion: Completion) -> Result {
     let count = "SELECT COUNT(*) FILTER (WHERE status = 1), COUNT(*) FROM outbox_event";
     let (done, all): (i64, i64) = sqlx::query_as(count).fetch_one(pool).await?;

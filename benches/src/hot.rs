@@ -1,4 +1,4 @@
-//! Sixteen writers, one event in a transaction: written and delivered, beside only written.
+//! Sixteen writers with one event per transaction: written and delivered, compared with only written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,31 +13,31 @@ use crate::report::Report;
 
 const WRITERS: usize = 16;
 const EVENTS: usize = 20_000;
-/// Delivered before, and kept.
+/// Number of events that were delivered before and kept.
 const KEPT: i32 = 50_000;
 
 pub(crate) async fn measure(url: &str, rounds: usize, report: &mut Report) -> Result {
-    let (mut raw, mut analysed, mut never) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut baseline, mut analysed, mut never) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
-        raw.push(by_hand(url).await?);
-        analysed.push(by_outbox(url, Statistics::Analysed).await?);
-        never.push(by_outbox(url, Statistics::Never).await?);
+        baseline.push(measure_baseline(url).await?);
+        analysed.push(measure_outbox(url, Statistics::Analysed).await?);
+        never.push(measure_outbox(url, Statistics::Never).await?);
     }
     let name = "hot path, 16 writers";
-    report.add(name, "events/s", analysed.clone(), raw.clone());
-    report.add(format!("{name}{}", Statistics::Never.label()), "events/s", never.clone(), raw);
+    report.add(name, "events/s", analysed.clone(), baseline.clone());
+    report.add(format!("{name}{}", Statistics::Never.label()), "events/s", never.clone(), baseline);
     report.add(format!("  … of analysed, {name}"), "events/s", never, analysed);
     Ok(())
 }
 
-/// A table with events that were delivered before.
+/// Creates a table with events that were delivered before.
 async fn prepared(url: &str, statistics: Statistics) -> Result<PgPool> {
     let pool = fresh(url, WRITERS as u32).await?;
     fill_with(&pool, KEPT, 1, statistics).await?;
     Ok(pool)
 }
 
-async fn by_outbox(url: &str, statistics: Statistics) -> Result<f64> {
+async fn measure_outbox(url: &str, statistics: Statistics) -> Result<f64> {
     let pool = prepared(url, statistics).await?;
     let seen = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&seen);
@@ -63,7 +63,7 @@ async fn by_outbox(url: &str, statistics: Statistics) -> Result<f64> {
     for writer in writers {
         writer.await??;
     }
-    // Delivered and recorded.
+    // Until all events are delivered and recorded.
     outbox.drained().await?;
     let seconds = start.elapsed().as_secs_f64();
     if seen.load(Ordering::Relaxed) != EVENTS {
@@ -74,7 +74,8 @@ async fn by_outbox(url: &str, statistics: Statistics) -> Result<f64> {
     Ok(EVENTS as f64 / seconds)
 }
 
-async fn by_hand(url: &str) -> Result<f64> {
+/// The baseline: the same inserts without an outbox.
+async fn measure_baseline(url: &str) -> Result<f64> {
     let pool = prepared(url, Statistics::Analysed).await?;
     let start = Instant::now();
     let writers: Vec<_> =

@@ -1,8 +1,8 @@
 //! Sixteen writers while 100,000 dead events are replayed and 1,000,000 done ones purged.
 //!
-//! Windows with and without the housekeeping follow each other, so that what drifts (checkpoints, the
-//! growing table) is in both. What the housekeeping leaves behind, vacuum above all, is in both as well, so
-//! there are also windows from before it began.
+//! Windows with and without housekeeping alternate, so that drift (checkpoints, the growing table) affects both.
+//! The after-effects of housekeeping, mainly vacuum, affect both as well, so there are also windows from before it
+//! started.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,28 +22,28 @@ const WRITERS: usize = 16;
 const DONE: i32 = 1_000_000;
 const DEAD: i32 = 100_000;
 const WINDOW: Duration = Duration::from_secs(3);
-/// How many windows of nothing but writers are let pass at first, and how many are looked at then.
+/// Number of ignored windows at the start, and number of measured windows before the housekeeping.
 const WARM_UP: usize = 3;
 const BEFORE: usize = 20;
-/// What writers may notice: this part of their throughput, and a wait for a lock of this length.
+/// The limits for writers: the remaining part of their throughput, and the longest wait for a lock.
 const WORST_RATIO: f64 = 0.85;
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
-/// What the sessions that do it are called.
+/// The application name of the housekeeping sessions.
 const NAME: &str = "housekeeping";
 
-/// What the writers have done, and what they waited for.
+/// The counters of the writers.
 #[derive(Default)]
 struct Writers {
     commits: AtomicU64,
-    /// Of one commit, in microseconds, since it was last asked for.
+    /// The slowest commit in the current window, in microseconds.
     slowest: AtomicU64,
-    /// For a lock that housekeeping has, in microseconds.
+    /// The longest wait for a lock of the housekeeping in the current window, in microseconds.
     longest_wait: AtomicU64,
     stop: AtomicBool,
 }
 
-/// One window.
-struct Seen {
+/// The measurements of one window.
+struct Window {
     rate: f64,
     slowest: Duration,
     longest_wait: Duration,
@@ -55,7 +55,7 @@ pub(crate) async fn measure(url: &str, report: &mut Report) -> Result {
     fill(&pool).await?;
     let mut config = Config::default();
     config.mode = Mode::WriterOnly;
-    // What is measured is the purge below.
+    // The purge below is the one that is measured.
     config.purge.enabled = false;
     let outbox = outbox::builder(pool.clone()).config(config).start().await?;
     let writers = Arc::new(Writers::default());
@@ -67,21 +67,21 @@ pub(crate) async fn measure(url: &str, report: &mut Report) -> Result {
         writers.window().await;
     }
 
-    let (mut before, mut calm, mut busy) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut before, mut without, mut during) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..BEFORE {
         before.push(writers.window().await);
     }
     let options = (*pool.connect_options()).clone().application_name(NAME);
-    let own = PgPoolOptions::new().max_connections(2).connect_with(options).await?;
+    let housekeeping_pool = PgPoolOptions::new().max_connections(2).connect_with(options).await?;
     let mut config = PurgeConfig::default();
     config.retention = Duration::from_secs(24 * 60 * 60);
-    let purge = PurgeScheduler::new(own.clone(), Table::default(), config)?;
+    let purge = PurgeScheduler::new(housekeeping_pool.clone(), Table::default(), config)?;
     let mut purging = purge.purging();
-    let dead = DeadEvents::new(own.clone(), Table::default());
+    let dead = DeadEvents::new(housekeeping_pool.clone(), Table::default());
     let mut replaying = dead.replaying(&DeadFilter::default(), 500).await?;
     let (mut purged, mut replayed, mut worked) = (false, false, Duration::ZERO);
     while !(purged && replayed) {
-        calm.push(writers.window().await);
+        without.push(writers.window().await);
         let begun = Instant::now();
         let window = writers.window();
         let work = async {
@@ -100,15 +100,15 @@ pub(crate) async fn measure(url: &str, report: &mut Report) -> Result {
             };
             tokio::try_join!(purge, replay)
         };
-        let (seen, done) = tokio::join!(window, work);
+        let (window_result, done) = tokio::join!(window, work);
         done?;
         worked += WINDOW;
         // The last window may be half empty.
         if !(purged && replayed) {
-            busy.push(seen);
+            during.push(window_result);
         }
     }
-    calm.push(writers.window().await);
+    without.push(writers.window().await);
     writers.stop.store(true, Ordering::Relaxed);
     for task in tasks {
         task.await??;
@@ -120,48 +120,50 @@ pub(crate) async fn measure(url: &str, report: &mut Report) -> Result {
         report_of.deleted(),
         replaying.done(),
         worked.as_secs_f64(),
-        busy.len()
+        during.len()
     );
-    let rates = |seen: &[Seen]| seen.iter().map(|window| window.rate).collect::<Vec<_>>();
-    let most = |seen: &[Seen], of: fn(&Seen) -> Duration| {
-        seen.iter().map(of).max().unwrap_or_default().as_secs_f64() * 1_000.0
+    let rates = |window_result: &[Window]| {
+        window_result.iter().map(|window| window.rate).collect::<Vec<_>>()
     };
-    let (first, last) = (&calm[..calm.len() / 4 + 1], &calm[calm.len() * 3 / 4..]);
+    let most = |window_result: &[Window], of: fn(&Window) -> Duration| {
+        window_result.iter().map(of).max().unwrap_or_default().as_secs_f64() * 1_000.0
+    };
+    let (first, last) = (&without[..without.len() / 4 + 1], &without[without.len() * 3 / 4..]);
     println!(
-        "writers alone: {:.0} commits/s in the first quarter, {:.0} in the last",
+        "writers without housekeeping: {:.0} commits/s in the first quarter, {:.0} in the last",
         median(rates(first)),
         median(rates(last))
     );
     println!(
-        "slowest commit: {:.0} ms with it, {:.0} ms without; longest wait for a lock of its: {:.0} ms",
-        most(&busy, |window| window.slowest),
-        most(&calm, |window| window.slowest),
-        most(&busy, |window| window.longest_wait),
+        "slowest commit: {:.0} ms with housekeeping, {:.0} ms without; longest wait for one of its locks: {:.0} ms",
+        most(&during, |window| window.slowest),
+        most(&without, |window| window.slowest),
+        most(&during, |window| window.longest_wait),
     );
     let ratios = [
-        report.add("writers during it, between", "commits/s", rates(&busy), rates(&calm)),
-        report.add("writers during it, before", "commits/s", rates(&busy), rates(&before)),
+        report.add("writers, vs windows between", "commits/s", rates(&during), rates(&without)),
+        report.add("writers, vs windows before", "commits/s", rates(&during), rates(&before)),
     ];
     outbox.shutdown().await?;
-    own.close().await;
+    housekeeping_pool.close().await;
     remove(url, pool).await?;
-    let wait = busy.iter().map(|window| window.longest_wait).max().unwrap_or_default();
+    let wait = during.iter().map(|window| window.longest_wait).max().unwrap_or_default();
     match ratios.into_iter().find(|ratio| *ratio < WORST_RATIO) {
         Some(ratio) => Err(format!("writers have {ratio:.2} of their throughput left").into()),
-        None if wait > LONGEST_WAIT => Err(format!("somebody waited for {wait:?}").into()),
+        None if wait > LONGEST_WAIT => Err(format!("a writer waited {wait:?} for a lock").into()),
         None => Ok(()),
     }
 }
 
 impl Writers {
-    async fn window(&self) -> Seen {
+    async fn window(&self) -> Window {
         self.slowest.store(0, Ordering::Relaxed);
         self.longest_wait.store(0, Ordering::Relaxed);
         let (begun, before) = (Instant::now(), self.commits.load(Ordering::Relaxed));
         tokio::time::sleep(WINDOW).await;
         let commits = self.commits.load(Ordering::Relaxed) - before;
         let micros = |value: &AtomicU64| Duration::from_micros(value.load(Ordering::Relaxed));
-        Seen {
+        Window {
             rate: commits as f64 / begun.elapsed().as_secs_f64(),
             slowest: micros(&self.slowest),
             longest_wait: micros(&self.longest_wait),
@@ -182,8 +184,8 @@ async fn write(outbox: Outbox<Postgres>, writers: Arc<Writers>) -> Result {
     Ok(())
 }
 
-/// Looks for how long anybody has waited for a lock that housekeeping has. It looks every 20 ms, so a wait
-/// of more than 120 ms is always seen as one of more than 100.
+/// Measures how long sessions wait for a lock of the housekeeping. It samples every 20 ms, so a wait of more than
+/// 120 ms is always measured as more than 100 ms.
 async fn watch(pool: PgPool, writers: Arc<Writers>) -> Result {
     let query = "SELECT COALESCE(MAX(extract(epoch FROM clock_timestamp() - waitstart) * 1000000), 0)::bigint \
         FROM pg_locks WHERE NOT granted AND waitstart IS NOT NULL AND EXISTS ( \

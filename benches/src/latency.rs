@@ -1,5 +1,5 @@
-//! How long from the end of the commit to the listener, at 500 events a second, beside how long the
-//! commit itself takes.
+//! The latency from the end of the commit to the listener, at 500 events per second, compared with the duration
+//! of the commit itself.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,11 +17,11 @@ const RATE: Duration = Duration::from_millis(2);
 pub(crate) async fn measure(url: &str, report: &mut Report) -> Result {
     let pool = fresh(url, 8).await?;
     let called: Arc<Mutex<HashMap<String, Instant>>> = Arc::default();
-    let noted = Arc::clone(&called);
+    let recorded = Arc::clone(&called);
     let registry = ListenerRegistry::new().register("Benched", move |delivery: Delivery| {
         let id = delivery.envelope().event_id().to_string();
-        if let Ok(mut noted) = noted.lock() {
-            noted.insert(id, Instant::now());
+        if let Ok(mut recorded) = recorded.lock() {
+            recorded.insert(id, Instant::now());
         }
         async {}
     });
@@ -50,15 +50,15 @@ pub(crate) async fn measure(url: &str, report: &mut Report) -> Result {
     let (mut commits, mut latencies) = (Vec::new(), Vec::new());
     for (id, begun, committed) in written {
         let id = id.ok_or("an event was suppressed")?.to_string();
-        let heard = called.get(&id).ok_or("an event was not delivered")?;
+        let received = called.get(&id).ok_or("an event was not delivered")?;
         commits.push((committed - begun).as_secs_f64() * 1e6);
-        // The listener may begin before the writer's task is woken: then it took no time at all.
-        latencies.push(heard.saturating_duration_since(committed).as_secs_f64() * 1e6);
+        // The listener may start before the writer's task is woken: then the latency is zero.
+        latencies.push(received.saturating_duration_since(committed).as_secs_f64() * 1e6);
     }
     for (name, part) in [("commit to listener, p50", 0.5), ("commit to listener, p99", 0.99)] {
         report.add(
             name,
-            "us, beside the commit's",
+            "us, vs the commit",
             vec![quantile(&mut latencies, part)],
             vec![quantile(&mut commits, part)],
         );

@@ -1,9 +1,9 @@
-//! What the outbox does in a second, beside a hand-written loop over the same table with the same
-//! driver, in one run on one server. The ratio is what carries to another machine.
+//! The throughput of the outbox, compared with a hand-written loop over the same table with the same driver, in
+//! one run on one server. The ratio is what can be compared between machines.
 //!
 //! `cargo xtask bench --quick [--json]` starts the server and calls this.
 
-#![allow(clippy::disallowed_methods, reason = "a benchmark's tasks are waited for")]
+#![allow(clippy::disallowed_methods, reason = "the tasks of a benchmark are awaited")]
 
 mod database;
 mod drain;

@@ -1,6 +1,6 @@
-//! The figures, for people and for programs.
+//! The results, as a table and as JSON.
 
-/// What was measured.
+/// The measurements.
 #[derive(Default)]
 pub(crate) struct Report(Vec<Line>);
 
@@ -12,7 +12,7 @@ struct Line {
 }
 
 impl Report {
-    /// Adds the medians of some rounds; gives their ratio.
+    /// Adds the medians of some rounds; returns their ratio.
     pub(crate) fn add(
         &mut self,
         name: impl Into<String>,
@@ -28,7 +28,7 @@ impl Report {
         ratio
     }
 
-    /// Prints a table, and with `json` one line for programs.
+    /// Prints a table, and with `json` also one line of JSON.
     pub(crate) fn print(&self, json: bool) {
         println!("\n{:42} {:>12} {:>12} {:>7}", "", "outbox", "baseline", "ratio");
         for line in &self.0 {

@@ -1,38 +1,38 @@
-//! A server whose binary log holds statements: InnoDB refuses everything that a relay writes.
+//! A server with a statement-based binary log: InnoDB refuses all writes of a relay.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use outbox::{Delivery, DoctorOptions, FindingLevel, ListenerRegistry};
 use outbox_servers::Server;
-use outbox_tests::{Fresh, Heard, Log, Rows, event, eventually, given_url};
+use outbox_tests::{CallLog, Fresh, Log, TestTable, event, eventually, given_url};
 use sqlx::MySql;
 use tokio::sync::Semaphore;
 
 const REMEDY: &str = "set `binlog_format` to `ROW` or `MIXED`";
 
-/// On one thread, on which the log is kept.
+/// Single-threaded, because the log is captured per thread.
 #[tokio::test]
-async fn a_log_of_statements_is_warned_of_and_nothing_is_lost() {
-    let _alone = crate::alone().await;
+async fn a_statement_based_binary_log_is_reported_and_loses_no_event() {
+    let _exclusive = crate::exclusive().await;
     if given_url::<MySql>().is_none() {
         return;
     }
     let arguments = ["--log-bin=binary", "--server-id=1", "--binlog-format=STATEMENT"];
     let server = Server::for_mysql(&arguments).expect("a server");
     let db = Fresh::<MySql>::at(server.url()).await;
-    let (log, _log) = Log::of_this_thread();
-    let heard = Heard::default();
-    let noted = heard.clone();
+    let (log, _log) = Log::capture();
+    let received = CallLog::default();
+    let recorded = received.clone();
     let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
-        noted.note(&delivery);
+        recorded.record(&delivery);
         async {}
     });
-    let gate = Arc::new(Semaphore::new(0));
-    let held = Arc::clone(&gate);
+    let semaphore = Arc::new(Semaphore::new(0));
+    let waiting_semaphore = Arc::clone(&semaphore);
     let registry = registry.register_for("Order", "Slow", move |_: Delivery| {
-        let held = Arc::clone(&held);
-        async move { drop(held.acquire().await) }
+        let waiting_semaphore = Arc::clone(&waiting_semaphore);
+        async move { drop(waiting_semaphore.acquire().await) }
     });
     let outbox = outbox::builder(db.pool.clone())
         .listeners(registry)
@@ -41,13 +41,13 @@ async fn a_log_of_statements_is_warned_of_and_nothing_is_lost() {
         .start()
         .await
         .unwrap();
-    assert_eq!(log.with(REMEDY).len(), 1, "it is said at the start");
+    assert_eq!(log.with(REMEDY).len(), 1, "it is logged at the start");
     let findings = outbox.store().doctor(&DoctorOptions::default()).await.unwrap();
     let finding = findings.iter().find(|finding| finding.level == FindingLevel::Error);
     let finding = finding.expect("a finding");
     assert!(finding.remedy.contains(REMEDY), "{finding:?}");
 
-    // One cannot be claimed, the other goes straight to its listener and cannot be recorded.
+    // One event cannot be claimed; the other takes the hot path and cannot be recorded.
     let refused = |doing: &str| {
         let lines = log.with("BINLOG_FORMAT = STATEMENT");
         lines.iter().any(|line| line.contains(doing))
@@ -57,17 +57,17 @@ async fn a_log_of_statements_is_warned_of_and_nothing_is_lost() {
     let mut tx = outbox.begin().await.unwrap();
     tx.write(event("A")).unwrap();
     tx.commit().await.unwrap();
-    heard.reach(1).await;
+    received.wait_for(1).await;
     eventually("results are refused", async || refused("while recording results")).await;
     let waiting = "SELECT COUNT(*) FROM outbox_event WHERE status IN (0, 2)";
-    assert_eq!((db.number(waiting).await, heard.count()), (2, 1));
+    assert_eq!((db.number(waiting).await, received.count()), (2, 1));
 
-    // As the remedy says; nobody starts the process again.
+    // As the remedy says; the process is not restarted.
     db.run("SET GLOBAL binlog_format = 'ROW'").await;
-    heard.reach(2).await;
+    received.wait_for(2).await;
     eventually("both are recorded", async || db.number(waiting).await == 0).await;
-    heard.assert_each_once(2);
-    // Nor does a lease end because its renewal stays with a session that was made before.
+    received.assert_each_once(2);
+    // No lease expires because its renewal uses a session from before the change.
     let renewals = |log: &Log| log.with("while renewing leases").len();
     let before = renewals(&log);
     let mut tx = outbox.begin().await.unwrap();
@@ -78,11 +78,11 @@ async fn a_log_of_statements_is_warned_of_and_nothing_is_lost() {
     let first = db.number(until).await;
     eventually("its lease is renewed", async || db.number(until).await > first).await;
     assert_eq!(renewals(&log), before);
-    gate.add_permits(1);
+    semaphore.add_permits(1);
     eventually("it is recorded", async || db.number(waiting).await == 0).await;
-    // A connection of an application that has not been told yet may be asked; a new one has it right.
-    let fresh = db.beside(db.name()).await;
-    let findings = fresh.store().await.doctor(&DoctorOptions::default()).await.unwrap();
+    // Old connections of the application may still have the old setting; a new one has the right one.
+    let reconnected = db.existing(db.name()).await;
+    let findings = reconnected.store().await.doctor(&DoctorOptions::default()).await.unwrap();
     assert!(findings.iter().all(|finding| finding.level == FindingLevel::Ok), "{findings:?}");
     outbox.shutdown().await.unwrap();
 }

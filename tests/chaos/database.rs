@@ -1,21 +1,21 @@
 use std::time::Duration;
 
 use outbox_servers::Server;
-use outbox_tests::{Fresh, Losable};
+use outbox_tests::{Fresh, LoseTransaction};
 use sqlx::{ConnectOptions, MySql, Postgres, Sqlite};
 
-/// A database that faults can be made of.
-pub(crate) trait FaultDatabase: Losable {
-    /// The type that anything can be cast to, to be read as text.
+/// A database that supports fault injection.
+pub(crate) trait FaultDatabase: LoseTransaction {
+    /// The SQL type for casts to text.
     const TEXT: &'static str;
 
-    /// A server of its own; `None` if none is needed.
+    /// Starts a private server; `None` if the database needs none.
     fn server() -> Option<Server>;
 
-    /// Ends the sessions of everybody else in the database.
+    /// Terminates all other sessions of the database.
     fn terminate(db: &Fresh<Self>) -> impl Future<Output = ()> + Send;
 
-    /// Whether somebody keeps all others from writing.
+    /// Returns whether a session blocks all other writers.
     fn is_locked(db: &Fresh<Self>) -> impl Future<Output = bool> + Send {
         let _ = db;
         async { false }
@@ -66,7 +66,7 @@ impl FaultDatabase for MySql {
         let others = "SELECT CAST(id AS CHAR) FROM information_schema.processlist \
              WHERE db = DATABASE() AND id <> CONNECTION_ID()";
         for [id] in db.texts(others).await {
-            // It may have gone by itself.
+            // The session may already have ended.
             let _ = db.try_run(format!("KILL {id}")).await;
         }
     }

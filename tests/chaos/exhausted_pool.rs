@@ -1,17 +1,17 @@
-//! An application that holds every one of its connections.
+//! An application that holds all of its connections.
 
 use std::time::{Duration, Instant};
 
 use outbox::{Delivery, EventEnvelope, ListenerRegistry};
-use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 use sqlx::pool::PoolOptions;
 
-async fn the_relay_goes_on<DB: TestDatabase>(db: Fresh<DB>) {
-    let _alone = crate::alone().await;
-    let heard = Heard::default();
-    let noted = heard.clone();
+async fn the_relay_delivers_while_the_pool_is_exhausted<DB: TestDatabase>(db: Fresh<DB>) {
+    let _exclusive = crate::exclusive().await;
+    let received = CallLog::default();
+    let recorded = received.clone();
     let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
-        noted.note(&delivery);
+        recorded.record(&delivery);
         async {}
     });
     let pool = PoolOptions::<DB>::new()
@@ -33,22 +33,22 @@ async fn the_relay_goes_on<DB: TestDatabase>(db: Fresh<DB>) {
         taken.push(pool.acquire().await.unwrap());
     }
     outbox.begin().await.expect_err("there is no connection left");
-    // For longer than a lease, so that a renewal is needed as well.
+    // For longer than a lease, so that renewals are needed, too.
     let (begun, mut written) = (Instant::now(), 0);
     while begun.elapsed() < 2 * lease {
         let events: Vec<EventEnvelope> = (0..20).map(|_| event("A")).collect();
         (&db, outbox.store()).insert_due(&events).await;
         written += events.len();
-        heard.reach(written).await;
+        received.wait_for(written).await;
     }
     let done = "SELECT COUNT(*) FROM outbox_event WHERE status = 1";
     let written_rows = i64::try_from(written).unwrap();
     eventually("they are recorded", async || db.number(done).await == written_rows).await;
     outbox.begin().await.expect_err("there is still no connection left");
-    heard.assert_each_once(written);
+    received.assert_each_once(written);
     drop(taken);
     outbox.begin().await.expect("a connection").rollback().await.unwrap();
     outbox.shutdown().await.unwrap();
 }
 
-on_every_database!(the_relay_goes_on);
+on_every_database!(the_relay_delivers_while_the_pool_is_exhausted);

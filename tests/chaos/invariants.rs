@@ -1,35 +1,35 @@
-//! What must be true when everything is over.
+//! Checks at the end of a test.
 
 use std::collections::{HashMap, HashSet};
 
-use outbox_tests::{IN_TX, Noted};
+use outbox_tests::{IN_TX, LedgerEntry};
 
 use crate::database::FaultDatabase;
 use crate::process::read_ledgers;
-use crate::testbed::Arena;
+use crate::testbed::Testbed;
 
-/// What was found.
+/// The result of the checks.
 #[derive(Debug, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct Invariants {
     pub(crate) events: usize,
     pub(crate) calls: usize,
     pub(crate) failed_calls: usize,
-    /// Events whose listener works in the transaction that ends them.
+    /// Events with a transactional listener.
     pub(crate) in_tx: usize,
-    /// Events that were delivered more than once, and may have been.
+    /// Events that were delivered more than once, with a known cause.
     pub(crate) repeated: usize,
     pub(crate) problems: Vec<String>,
 }
 
-impl Verdict {
-    /// Compares what was committed, what is in the table, and what listeners were called with.
-    /// `excused` says how many calls too many an event may have had.
-    pub(crate) async fn of<DB: FaultDatabase>(
-        arena: &Arena<DB>,
-        excused: &HashMap<String, usize>,
+impl Invariants {
+    /// Compares the committed events, the table, and the calls of the listeners.
+    /// `allowed_repeats` is the number of additional calls an event may have had.
+    pub(crate) async fn check<DB: FaultDatabase>(
+        testbed: &Testbed<DB>,
+        allowed_repeats: &HashMap<String, usize>,
     ) -> Self {
-        let mut verdict = Self::default();
-        let business: HashSet<String> = arena
+        let mut invariants = Self::default();
+        let business: HashSet<String> = testbed
             .db
             .texts("SELECT event_id FROM business")
             .await
@@ -37,7 +37,7 @@ impl Verdict {
             .map(|[id]| id)
             .collect();
         let mut effects: HashMap<String, usize> = HashMap::new();
-        for [id] in arena.db.texts("SELECT event_id FROM effect").await {
+        for [id] in testbed.db.texts("SELECT event_id FROM effect").await {
             *effects.entry(id).or_default() += 1;
         }
         let text = DB::TEXT;
@@ -46,57 +46,61 @@ impl Verdict {
              CASE WHEN done_at IS NULL THEN 'no end' ELSE '' END, COALESCE(locked_by, '') \
              FROM outbox_event"
         );
-        let rows: Vec<[String; 6]> = arena.db.texts(rows).await;
-        let mut calls: HashMap<String, Vec<Noted>> = HashMap::new();
-        for noted in read_ledgers(arena.folder()) {
-            verdict.calls += 1;
-            verdict.failed_calls += usize::from(noted.fails);
-            calls.entry(noted.event_id.clone()).or_default().push(noted);
+        let rows: Vec<[String; 6]> = testbed.db.texts(rows).await;
+        let mut calls: HashMap<String, Vec<LedgerEntry>> = HashMap::new();
+        for entry in read_ledgers(testbed.folder()) {
+            invariants.calls += 1;
+            invariants.failed_calls += usize::from(entry.fails);
+            calls.entry(entry.event_id.clone()).or_default().push(entry);
         }
-        verdict.events = business.len();
+        invariants.events = business.len();
         if rows.len() != business.len() {
-            verdict.problem(format!("{} rows for {} events", rows.len(), business.len()));
+            invariants.problem(format!("{} rows for {} events", rows.len(), business.len()));
         }
         for id in calls.keys().chain(effects.keys()).filter(|id| !business.contains(*id)) {
-            verdict.problem(format!("{id} was delivered, and never committed"));
+            invariants.problem(format!("{id} was delivered, and never committed"));
         }
         for [id, event_type, attempts, status, no_end, locked_by] in &rows {
             if !business.contains(id) {
-                verdict.problem(format!("{id} is in the table, and was never committed"));
+                invariants.problem(format!("{id} is in the table, and was never committed"));
             }
             if status != "1" || !no_end.is_empty() || !locked_by.is_empty() {
-                verdict.problem(format!("{id}: status {status} {no_end} {locked_by}"));
+                invariants.problem(format!("{id}: status {status} {no_end} {locked_by}"));
             }
             let Some(calls) = calls.get_mut(id) else {
-                verdict.problem(format!("{id} was never delivered"));
+                invariants.problem(format!("{id} was never delivered"));
                 continue;
             };
             if event_type == IN_TX {
-                verdict.in_tx += 1;
-                // A call whose transaction broke is made again; what it wrote is undone.
+                invariants.in_tx += 1;
+                // A call whose transaction failed is repeated; its writes are rolled back.
                 let times = effects.remove(id).unwrap_or_default();
                 if times != 1 {
-                    verdict.problem(format!("{id} had its effect {times} times: {calls:?}"));
+                    invariants.problem(format!("{id} had its effect {times} times: {calls:?}"));
                 }
             } else {
-                verdict.judge(calls, attempts, excused.get(id).copied().unwrap_or(0));
+                invariants.check_calls(
+                    calls,
+                    attempts,
+                    allowed_repeats.get(id).copied().unwrap_or(0),
+                );
             }
         }
-        verdict
+        invariants
     }
 
-    /// The calls for one event: some that failed, and one that did not. Each time that it is excused
-    /// one call may have been for nothing: it was not recorded.
-    fn judge(&mut self, calls: &mut [Noted], attempts: &str, excused: usize) {
+    /// Checks the calls for one event: any number of failures, and one success. Each allowed repeat permits
+    /// one additional call whose result was not recorded.
+    fn check_calls(&mut self, calls: &mut [LedgerEntry], attempts: &str, allowed_repeats: usize) {
         calls.sort_by_key(|call| call.at);
         let failed = calls.iter().filter(|call| call.fails).count();
         let succeeded = calls.len() - failed;
         let recorded: usize = attempts.parse().expect("a number");
         if succeeded == 0 {
             self.problem(format!("no call succeeded: {calls:?}"));
-        } else if recorded > failed || succeeded - 1 + failed - recorded > excused {
-            let excuse = format!("attempts {attempts}, excused {excused} times");
-            self.problem(format!("delivered more than once, {excuse}: {calls:?}"));
+        } else if recorded > failed || succeeded - 1 + failed - recorded > allowed_repeats {
+            let details = format!("attempts {attempts}, allowed repeats {allowed_repeats}");
+            self.problem(format!("delivered more than once, {details}: {calls:?}"));
         } else if (succeeded, recorded) != (1, failed) {
             self.repeated += 1;
         }
@@ -106,13 +110,13 @@ impl Verdict {
         self.problems.push(problem);
     }
 
-    /// Fails if anything is wrong.
-    pub(crate) fn assert_right(&self, story: &[String]) {
+    /// Panics with the history if there are problems.
+    pub(crate) fn assert_hold(&self, history: &[String]) {
         if self.problems.is_empty() {
             return;
         }
         let shown: Vec<&str> = self.problems.iter().take(15).map(String::as_str).collect();
         let count = self.problems.len();
-        panic!("{}\n{count} problems:\n{}", story.join("\n"), shown.join("\n"));
+        panic!("{}\n{count} problems:\n{}", history.join("\n"), shown.join("\n"));
     }
 }

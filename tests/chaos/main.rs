@@ -1,5 +1,5 @@
-//! Proof under faults: processes are killed and stopped, servers restarted, connections cut, clocks
-//! stepped, disks full.
+//! Fault injection: processes are killed and stopped, servers restarted, connections closed, clocks stepped,
+//! disks full.
 
 #![allow(
     missing_docs,
@@ -27,8 +27,8 @@ mod testbed;
 
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Waits until no other test of this binary runs: they use whole machines.
-async fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::const_new(());
-    ALONE.lock().await
+/// Waits until no other test of this binary runs: each of them uses the whole machine.
+async fn exclusive() -> MutexGuard<'static, ()> {
+    static EXCLUSIVE: Mutex<()> = Mutex::const_new(());
+    EXCLUSIVE.lock().await
 }

@@ -1,4 +1,4 @@
-//! A server that is away for long, and leases that are longer.
+//! A long server outage, with leases that are longer.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,40 +7,46 @@ use outbox_tests::eventually;
 use sqlx::{MySql, Postgres};
 
 use crate::database::FaultDatabase;
-use crate::invariants::Verdict;
+use crate::invariants::Invariants;
 use crate::process::Role;
-use crate::testbed::{Arena, End, Habits};
+use crate::testbed::{ServerExit, Testbed, Workload};
 
-const AWAY: Duration = Duration::from_secs(20);
+const OUTAGE: Duration = Duration::from_secs(20);
 
-async fn nothing_happens_twice<DB: FaultDatabase>() {
+async fn an_outage_shorter_than_the_lease_repeats_no_delivery<DB: FaultDatabase>() {
     let lease = Duration::from_secs(60);
-    let habits = Habits { lease, pace: Duration::from_millis(10), failing: 0, seed: 1 };
-    let Some(mut arena) = Arena::<DB>::open(habits).await else { return };
-    let writer = Role { writers: 3, seats: 8, exhausts: false, own_clock: false };
-    let children = vec![arena.start(writer), arena.start(Role { writers: 0, ..writer })];
-    eventually("they work", async || arena.count("outbox_event WHERE status = 1").await > 500)
-        .await;
-    let (in_hand, lasted) = arena.outage(End::Stopped, AWAY).await;
-    let done = arena.count("outbox_event WHERE status = 1").await;
-    let more = async || arena.count("outbox_event WHERE status = 1").await > done + 500;
-    eventually("they work again", more).await;
-    arena.settle(children).await;
-    let verdict = Verdict::of(&arena, &HashMap::new()).await;
+    let workload =
+        Workload { lease, write_interval: Duration::from_millis(10), failing: 0, seed: 1 };
+    let Some(mut testbed) = Testbed::<DB>::open(workload).await else { return };
+    let writer = Role { writers: 3, hot_capacity: 8, exhausts_pool: false, own_clock: false };
+    let processes = vec![testbed.start(writer), testbed.start(Role { writers: 0, ..writer })];
+    eventually("events are delivered", async || {
+        testbed.count("outbox_event WHERE status = 1").await > 500
+    })
+    .await;
+    let (in_flight, lasted) = testbed.outage(ServerExit::Stopped, OUTAGE).await;
+    let done = testbed.count("outbox_event WHERE status = 1").await;
+    let more = async || testbed.count("outbox_event WHERE status = 1").await > done + 500;
+    eventually("events are delivered again", more).await;
+    testbed.settle(processes).await;
+    let invariants = Invariants::check(&testbed, &HashMap::new()).await;
     println!(
-        "{}: away for {lasted:?}, {} in hand meanwhile, {} events",
+        "{}: outage of {lasted:?}, {} in flight, {} events",
         DB::SHORT_NAME,
-        in_hand.len(),
-        verdict.events
+        in_flight.len(),
+        invariants.events
     );
-    verdict.assert_right(&[]);
-    assert!(lasted >= AWAY && !in_hand.is_empty(), "something was in hand");
-    assert_eq!(verdict.repeated, 0);
+    invariants.assert_hold(&[]);
+    assert!(lasted >= OUTAGE && !in_flight.is_empty(), "events were in flight");
+    assert_eq!(invariants.repeated, 0);
 }
 
-/// Both at once: most of it is waiting.
+/// Both databases concurrently: most of the test is waiting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_away_for_twenty_seconds() {
-    let _alone = crate::alone().await;
-    tokio::join!(nothing_happens_twice::<Postgres>(), nothing_happens_twice::<MySql>());
+async fn a_server_outage_of_twenty_seconds() {
+    let _exclusive = crate::exclusive().await;
+    tokio::join!(
+        an_outage_shorter_than_the_lease_repeats_no_delivery::<Postgres>(),
+        an_outage_shorter_than_the_lease_repeats_no_delivery::<MySql>()
+    );
 }

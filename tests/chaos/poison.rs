@@ -1,17 +1,17 @@
-//! An event that is the end of every process that begins it.
+//! An event that crashes every process that handles it.
 
 use std::time::Duration;
 
 use outbox::{EventEnvelope, Status};
-use outbox_tests::{Fresh, Node, Rows, TestDatabase, eventually, numbered, on_every_database};
+use outbox_tests::{Fresh, Node, TestDatabase, TestTable, eventually, numbered, on_every_database};
 use sqlx::ConnectOptions;
 
-use crate::alone;
+use crate::exclusive;
 
 const POISON: u64 = 1;
 
-async fn it_goes_dead_after_five_take_overs_and_alone<DB: TestDatabase>(db: Fresh<DB>) {
-    let _alone = alone().await;
+async fn a_poison_event_becomes_dead_after_five_takeovers<DB: TestDatabase>(db: Fresh<DB>) {
+    let _exclusive = exclusive().await;
     let store = db.store().await;
     let poison = numbered("A", POISON);
     let mut events: Vec<EventEnvelope> = (0..200).map(|_| numbered("A", 0)).collect();
@@ -19,11 +19,11 @@ async fn it_goes_dead_after_five_take_overs_and_alone<DB: TestDatabase>(db: Fres
     let rows = (&db, &store).insert_due(&events).await;
     let url = db.pool.connect_options().to_url_lossy().to_string();
     let start = || {
-        // Few workers and a short batch: many are queued beside it.
+        // Few workers: many other events are queued with it.
         let options = [("abort_at", POISON), ("lease_ms", 1_000), ("poll_ms", 20), ("workers", 4)];
         let mut node = Node::start(env!("CARGO_BIN_EXE_node"), DB::SHORT_NAME, &url, &options);
-        node.says("ready");
-        node.says("written");
+        node.expect_line("ready");
+        node.expect_line("written");
         node
     };
     let poison_id = poison.event_id().to_string();
@@ -33,11 +33,11 @@ async fn it_goes_dead_after_five_take_overs_and_alone<DB: TestDatabase>(db: Fres
     let dead = "SELECT COUNT(*) FROM outbox_event WHERE status = 3";
     while db.number(dead).await == 0 {
         let crash = node.crashed();
-        assert_eq!(began(&crash), 1, "it is what ended the process");
+        assert_eq!(began(&crash), 1, "it crashed the process");
         lost += 1;
-        assert!(lost <= 5, "it should have been dead by now");
+        assert!(lost <= 5, "it should be dead by now");
         let queued = db.number("SELECT COUNT(locked_by) FROM outbox_event").await;
-        println!("{}: owner {lost} lost with {queued} in hand", DB::SHORT_NAME);
+        println!("{}: owner {lost} lost with {queued} in flight", DB::SHORT_NAME);
         node = start();
         let mut ticks = tokio::time::interval(Duration::from_millis(20));
         while node.is_alive() && db.number(dead).await == 0 {
@@ -56,4 +56,4 @@ async fn it_goes_dead_after_five_take_overs_and_alone<DB: TestDatabase>(db: Fres
     assert_eq!(db.number("SELECT COUNT(*) FROM outbox_event WHERE attempts > 0").await, 0);
 }
 
-on_every_database!(it_goes_dead_after_five_take_overs_and_alone);
+on_every_database!(a_poison_event_becomes_dead_after_five_takeovers);

@@ -1,74 +1,74 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child as Process, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use outbox_servers::{send, spawn_bound};
-use outbox_tests::Noted;
+use outbox_tests::LedgerEntry;
 
-/// What a process does, besides delivering.
+/// What a process does in addition to delivering.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Role {
-    /// How many of its tasks write; a process without any only delivers.
+    /// Number of tasks that write; without any, the process only delivers.
     pub(crate) writers: u64,
-    /// Places in its hot lane.
-    pub(crate) seats: u64,
-    /// Whether it takes all of the application's connections now and then.
-    pub(crate) exhausts: bool,
+    /// Capacity of its hot queue.
+    pub(crate) hot_capacity: u64,
+    /// Whether it takes all connections of its pool from time to time.
+    pub(crate) exhausts_pool: bool,
     /// Whether its clock can be stepped.
     pub(crate) own_clock: bool,
 }
 
-/// What all processes of a test have in common.
+/// The settings that all processes of a test share.
 #[derive(Debug)]
-pub(crate) struct Setting {
+pub(crate) struct ProcessSettings {
     pub(crate) database: &'static str,
     pub(crate) url: String,
     pub(crate) name: String,
     pub(crate) folder: PathBuf,
     pub(crate) lease: Duration,
-    pub(crate) pace: Duration,
-    /// How many calls of a thousand fail.
+    pub(crate) write_interval: Duration,
+    /// Number of failing calls per thousand.
     pub(crate) failing: u64,
-    /// The library that gives a process a clock of its own.
+    /// The library that gives a process its own clock.
     pub(crate) clock: Option<PathBuf>,
 }
 
 /// A process of the program `ledger`.
 #[derive(Debug)]
-pub(crate) struct Child {
+pub(crate) struct LedgerProcess {
     pub(crate) node: u64,
     pub(crate) role: Role,
-    process: Process,
+    process: Child,
     output: BufReader<ChildStdout>,
     clock: PathBuf,
     log: PathBuf,
 }
 
-impl Child {
-    pub(crate) fn start(setting: &Setting, node: u64, role: Role, seed: u64) -> Self {
-        let file = |kind: &str| setting.folder.join(format!("{kind}-{node}"));
+impl LedgerProcess {
+    pub(crate) fn start(settings: &ProcessSettings, node: u64, role: Role, seed: u64) -> Self {
+        let file = |kind: &str| settings.folder.join(format!("{kind}-{node}"));
         let (clock, log) = (file("clock"), file("log"));
         let options = [
             ("node", node),
             ("seed", seed),
             ("writers", role.writers),
-            ("seats", role.seats),
-            ("exhaust", role.exhausts.into()),
-            ("lease_ms", millis(setting.lease)),
-            ("pace_ms", millis(setting.pace)),
+            ("hot_capacity", role.hot_capacity),
+            ("exhaust", role.exhausts_pool.into()),
+            ("lease_ms", millis(settings.lease)),
+            ("write_interval_ms", millis(settings.write_interval)),
             ("poll_ms", 200),
-            ("failing", setting.failing),
+            ("failing", settings.failing),
         ];
-        // A file that must not grow makes a write fail, and does not end the process.
+        // Exceeding the file size limit makes a write fail, instead of ending the process.
         let mut process = spawn_bound(PathBuf::from("/usr/bin/env"), |command| {
             command.args(["--ignore-signal=XFSZ", env!("CARGO_BIN_EXE_ledger")]);
-            command.args([setting.database, &setting.url, &setting.name]).arg(file("ledger"));
+            command.args([settings.database, &settings.url, &settings.name]).arg(file("ledger"));
             command.args(options.map(|(name, value)| format!("{name}={value}")));
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
             command.stderr(fs::File::create(&log).expect("a log"));
-            if let (Some(library), true) = (&setting.clock, role.own_clock) {
+            if let (Some(library), true) = (&settings.clock, role.own_clock) {
                 fs::write(&clock, "+0").expect("a clock");
                 command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", &clock);
                 command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
@@ -79,20 +79,20 @@ impl Child {
         Self { node, role, process, output, clock, log }
     }
 
-    /// Fails if it has ended by itself.
+    /// Panics if the process has ended by itself.
     pub(crate) fn check(&mut self) {
         if let Some(status) = self.process.try_wait().expect("its state") {
-            panic!("process {} has ended with {status}:\n{}", self.node, self.last_words());
+            panic!("process {} has ended with {status}:\n{}", self.node, self.log_tail());
         }
     }
 
-    /// Everything it has warned of.
-    pub(crate) fn complaints(&self) -> String {
+    /// Returns its log.
+    pub(crate) fn log_text(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    fn last_words(&self) -> String {
-        let log = self.complaints();
+    fn log_tail(&self) -> String {
+        let log = self.log_text();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
@@ -103,12 +103,12 @@ impl Child {
         self.process.wait().expect("it is gone");
     }
 
-    /// Stops it, and waits until it stands still.
+    /// Stops the process with a signal, and waits until it is stopped.
     pub(crate) fn pause(&self) {
-        send("STOP", self.process.id()).expect("it is there");
+        send("STOP", self.process.id()).expect("the process is running");
         let (begun, state) = (Instant::now(), format!("/proc/{}/stat", self.process.id()));
         loop {
-            let stat = fs::read_to_string(&state).expect("it is there");
+            let stat = fs::read_to_string(&state).expect("the process is running");
             if stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T')) {
                 return;
             }
@@ -117,18 +117,18 @@ impl Child {
     }
 
     pub(crate) fn resume(&self) {
-        send("CONT", self.process.id()).expect("it is there");
+        send("CONT", self.process.id()).expect("the process is running");
     }
 
-    /// Puts its clock so many seconds ahead, or behind.
+    /// Sets its clock ahead or back by a number of seconds.
     pub(crate) fn step_clock(&self, seconds: i64) {
-        // As a whole or not at all: it is read all the time.
+        // Atomically: the file is read all the time.
         let new = self.clock.with_extension("new");
         fs::write(&new, format!("{seconds:+}")).expect("a clock");
         fs::rename(new, &self.clock).expect("a clock");
     }
 
-    /// No file of its may grow past so many bytes; `None` lifts that.
+    /// Limits the size of its files; `None` removes the limit.
     pub(crate) fn limit_files(&self, bytes: Option<u64>) {
         let limit = bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
         let mut prlimit = Command::new("prlimit");
@@ -136,31 +136,31 @@ impl Child {
         assert!(prlimit.status().expect("prlimit").success());
     }
 
-    /// Tells it to write no more.
-    pub(crate) fn hush(&mut self) {
+    /// Makes the process stop writing.
+    pub(crate) fn stop_writing(&mut self) {
         let input = self.process.stdin.as_mut().expect("its input");
         input.write_all(b"quiet\n").expect("it listens");
     }
 
-    /// Waits until it has written its last.
-    pub(crate) fn hushed(&mut self) {
+    /// Waits until its last transaction has ended.
+    pub(crate) fn wait_until_quiet(&mut self) {
         let mut line = String::new();
         while line != "quiet\n" {
             line.clear();
             let read = self.output.read_line(&mut line).expect("a line");
-            assert!(read > 0, "process {} has ended:\n{}", self.node, self.last_words());
+            assert!(read > 0, "process {} has ended:\n{}", self.node, self.log_tail());
         }
     }
 
-    /// Stops it in good order.
+    /// Shuts it down gracefully.
     pub(crate) fn stop(mut self) {
         drop(self.process.stdin.take());
         let status = self.process.wait().expect("it ends");
-        assert!(status.success(), "process {}: {status}\n{}", self.node, self.last_words());
+        assert!(status.success(), "process {}: {status}\n{}", self.node, self.log_tail());
     }
 }
 
-impl Drop for Child {
+impl Drop for LedgerProcess {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -168,11 +168,11 @@ impl Drop for Child {
 }
 
 fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).expect("not that long")
+    u64::try_from(time.as_millis()).expect("a short duration")
 }
 
-/// Every call that any process has noted.
-pub(crate) fn read_ledgers(folder: &Path) -> Vec<Noted> {
+/// Returns the calls that all processes have recorded.
+pub(crate) fn read_ledgers(folder: &Path) -> Vec<LedgerEntry> {
     let files = fs::read_dir(folder).expect("the folder").map(|file| file.expect("a file").path());
     let ledgers = files.filter(|file| {
         file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ledger-"))

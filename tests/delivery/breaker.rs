@@ -1,75 +1,83 @@
-//! A listener that cannot reach what it talks to.
+//! Circuit breakers: listeners whose dependency is unreachable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use outbox::{Delivery, EventEnvelope, ListenerError, ListenerRegistry, Status, Way};
-use outbox_tests::{Fresh, Heard, Rows, Spans, TestDatabase, event, eventually, on_every_database};
-
-use crate::harness::{
-    Counted, first_row, insert_due, listening, locked, quiet, with_status, write,
+use outbox_tests::{
+    CallLog, Fresh, Spans, TestDatabase, TestTable, event, eventually, on_every_database,
 };
 
-/// Adds a listener of `Mail` that works while `up` holds.
-fn with_mail(registry: ListenerRegistry, mails: &Heard, up: &Arc<AtomicBool>) -> ListenerRegistry {
+use crate::harness::{
+    CountingMetrics, first_row, insert_due, locked_rows, manual_poll, recording_listeners,
+    with_status, write,
+};
+
+/// Adds a listener for `Mail` that succeeds while `up` is true.
+fn with_mail(
+    registry: ListenerRegistry,
+    mails: &CallLog,
+    up: &Arc<AtomicBool>,
+) -> ListenerRegistry {
     let (mails, up) = (mails.clone(), Arc::clone(up));
     registry.register_for("Order", "Mail", move |delivery: Delivery| {
         let up = up.load(Ordering::SeqCst);
-        mails.note(&delivery);
+        mails.record(&delivery);
         async move {
             if up { Ok(()) } else { Err(ListenerError::unreachable("mail server is down")) }
         }
     })
 }
 
-async fn a_breaker_opens_gives_back_tries_one_and_closes<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+async fn a_breaker_opens_releases_events_probes_and_closes<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
     let up = Arc::new(AtomicBool::new(false));
-    let others = Heard::default();
-    let registry = with_mail(listening(&others), &heard, &up);
-    let outbox = quiet(&db, registry).workers(1).start().await.unwrap();
+    let others = CallLog::default();
+    let registry = with_mail(recording_listeners(&others), &received, &up);
+    let outbox = manual_poll(&db, registry).workers(1).start().await.unwrap();
     let mails: Vec<EventEnvelope> = (0..40).map(|_| event("Mail")).collect();
     write(&outbox, &mails).await;
-    heard.reach(1).await;
-    // One call was enough: everything else went back, and nothing was spent.
-    eventually("all are given back", async || {
-        with_status(&db, 2).await == 40 && locked(&db).await == 0
+    received.wait_for(1).await;
+    // One call opens the breaker: all other events are released, and no attempt is spent.
+    eventually("all are released", async || {
+        with_status(&db, 2).await == 40 && locked_rows(&db).await == 0
     })
     .await;
-    assert_eq!(heard.count(), 1);
+    assert_eq!(received.count(), 1);
     let row = first_row(&db, &outbox).await;
     assert_eq!((row.status, row.attempts, row.last_error), (Status::Retry, 0, None));
-    // Meanwhile its events get no seat, and others flow.
+    // Meanwhile its events get no permit, and other events are delivered.
     write(&outbox, &[event("Mail"), event("A")]).await;
-    others.reach(1).await;
+    others.wait_for(1).await;
     let mails = "SELECT COUNT(locked_by) FROM outbox_event WHERE event_type = 'Mail'";
-    assert_eq!(db.number(mails).await, 0, "no seat for a paused listener");
-    // When the pause ends, a single event tries; while it fails, no other does.
-    heard.reach(2).await;
-    heard.reach(3).await;
-    assert!(heard.calls()[2].at - heard.calls()[1].at >= Duration::from_millis(500));
+    assert_eq!(db.number(mails).await, 0, "no permit for a paused listener");
+    // When the pause ends, a single event is the probe; while it fails, no other is called.
+    received.wait_for(2).await;
+    received.wait_for(3).await;
+    assert!(received.calls()[2].at - received.calls()[1].at >= Duration::from_millis(500));
     up.store(true, Ordering::SeqCst);
     eventually("all are delivered", async || with_status(&db, 1).await == 42).await;
-    // 41 deliveries, and as many failed tries as there were pauses.
-    let tries = heard.count() - 41;
-    assert!((3..=5).contains(&tries), "{tries}");
+    // 41 deliveries, and one failed probe for each pause.
+    let probes = received.count() - 41;
+    assert!((3..=5).contains(&probes), "{probes}");
     assert_eq!(first_row(&db, &outbox).await.attempts, 0);
     outbox.shutdown().await.unwrap();
 }
 
-/// The longest first pause: a second and a half, and a little for the clock.
+/// The longest first pause: 1.5 seconds, plus a tolerance for the clock.
 const FIRST_PAUSE: Duration = Duration::from_millis(1_600);
 
-async fn a_breaker_without_an_event_to_probe_with_costs_nothing<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_half_open_breaker_without_events_causes_no_claims<DB: TestDatabase>(db: Fresh<DB>) {
     let (mails, up, counted) =
-        (Heard::default(), Arc::new(AtomicBool::new(false)), Counted::default());
-    let (spans, table) = (Spans::of_this_process(), format!("half_open_{}", DB::SHORT_NAME));
-    let registry = with_mail(listening(&Heard::default()), &mails, &up);
-    let outbox = quiet(&db, registry).table(&table).metrics(counted.clone()).start().await.unwrap();
+        (CallLog::default(), Arc::new(AtomicBool::new(false)), CountingMetrics::default());
+    let (spans, table) = (Spans::install(), format!("half_open_{}", DB::SHORT_NAME));
+    let registry = with_mail(recording_listeners(&CallLog::default()), &mails, &up);
+    let outbox =
+        manual_poll(&db, registry).table(&table).metrics(counted.clone()).start().await.unwrap();
     write(&outbox, &[event("Mail")]).await;
-    let opened = mails.reach(1).await[0].at;
-    eventually("it is given back", async || {
+    let opened = mails.wait_for(1).await[0].at;
+    eventually("it is released", async || {
         db.number(format!("SELECT COUNT(*) FROM {table} WHERE status = 2")).await == 1
     })
     .await;
@@ -82,15 +90,15 @@ async fn a_breaker_without_an_event_to_probe_with_costs_nothing<DB: TestDatabase
     eventually("the gauge is read", async || counted.paused_after(over).is_some()).await;
     let claimed = claims() - claimed;
     println!("{}: {claimed} claims in {:?}", DB::SHORT_NAME, opened.elapsed());
-    // Once for what has become due, what it was left behind with and the passes that it has missed.
-    assert!(claimed <= 10, "{claimed} claims for nothing");
-    assert_eq!(counted.paused_after(over), Some(0), "its pause is over");
-    // The next event is the probe, and goes straight from the commit to its listener.
+    // Claims for newly due rows, for the skipped rows, and for polls missed during the pause.
+    assert!(claimed <= 10, "{claimed} claims without an event");
+    assert_eq!(counted.paused_after(over), Some(0), "the pause is over");
+    // The next event is the probe, and is delivered through the hot path.
     up.store(true, Ordering::SeqCst);
     let hot = counted.way(Way::Hot);
     let written = Instant::now();
     write(&outbox, &[event("Mail")]).await;
-    let waited = mails.reach(2).await[1].at - written;
+    let waited = mails.wait_for(2).await[1].at - written;
     println!("{}: delivered after {waited:?}", DB::SHORT_NAME);
     assert_eq!(counted.way(Way::Hot), hot + 1);
     let before = claims();
@@ -99,16 +107,16 @@ async fn a_breaker_without_an_event_to_probe_with_costs_nothing<DB: TestDatabase
     outbox.shutdown().await.unwrap();
 }
 
-async fn what_another_process_writes_is_a_probe_as_well<DB: TestDatabase>(db: Fresh<DB>) {
-    let (mails, up) = (Heard::default(), Arc::new(AtomicBool::new(false)));
-    let registry = with_mail(listening(&Heard::default()), &mails, &up);
-    let outbox = quiet(&db, registry).start().await.unwrap();
+async fn an_event_of_another_process_can_be_the_probe<DB: TestDatabase>(db: Fresh<DB>) {
+    let (mails, up) = (CallLog::default(), Arc::new(AtomicBool::new(false)));
+    let registry = with_mail(recording_listeners(&CallLog::default()), &mails, &up);
+    let outbox = manual_poll(&db, registry).start().await.unwrap();
     write(&outbox, &[event("Mail")]).await;
-    mails.reach(1).await;
-    eventually("it is given back", async || with_status(&db, 2).await == 1).await;
+    mails.wait_for(1).await;
+    eventually("it is released", async || with_status(&db, 2).await == 1).await;
     db.run("DELETE FROM outbox_event").await;
     up.store(true, Ordering::SeqCst);
-    // While it pauses they are left alone; no commit of this process wakes the poller afterwards.
+    // During the pause they are skipped; no commit of this process wakes the poller afterwards.
     insert_due(&db, &outbox, &["Mail"; 30]).await;
     outbox.poll_once().await.unwrap();
     eventually("all are delivered", async || with_status(&db, 1).await == 30).await;
@@ -116,30 +124,28 @@ async fn what_another_process_writes_is_a_probe_as_well<DB: TestDatabase>(db: Fr
     assert_eq!(calls.len(), 31);
     println!("{}: probed after {:?}", DB::SHORT_NAME, calls[1].at - calls[0].at);
     assert!(calls[1].at - calls[0].at >= Duration::from_millis(500), "after the pause");
-    // The poll interval is an hour. A loaded machine takes a few seconds for what takes one on an idle one.
+    // The poll interval is an hour. A loaded machine may take a few seconds instead of one.
     assert!(calls[1].at - calls[0].at < Duration::from_secs(20), "without waiting for a poll");
     outbox.shutdown().await.unwrap();
 }
 
-/// A round that somebody asks for passes over the events of a paused listener, some of them below the place
-/// where claims begin. The poller must know of it, although it made no round itself.
-async fn what_a_round_in_a_pause_leaves_behind_is_read_when_the_pause_ends<DB: TestDatabase>(
-    db: Fresh<DB>,
-) {
-    let (mails, up) = (Heard::default(), Arc::new(AtomicBool::new(false)));
-    let registry = with_mail(listening(&Heard::default()), &mails, &up);
-    let outbox = quiet(&db, registry).start().await.unwrap();
-    // Long enough that the next look by itself is far away.
+/// A call of `poll_once` skips the events of a paused listener, some of them below the low watermark. The poller
+/// must know of them, although it did not claim itself.
+async fn events_skipped_during_a_pause_are_delivered_after_it<DB: TestDatabase>(db: Fresh<DB>) {
+    let (mails, up) = (CallLog::default(), Arc::new(AtomicBool::new(false)));
+    let registry = with_mail(recording_listeners(&CallLog::default()), &mails, &up);
+    let outbox = manual_poll(&db, registry).start().await.unwrap();
+    // Long enough that the next scheduled poll is far away.
     let begun = Instant::now();
-    eventually("it sleeps for long", async || begun.elapsed() > Duration::from_secs(4)).await;
+    eventually("the poller is idle", async || begun.elapsed() > Duration::from_secs(4)).await;
     write(&outbox, &[event("Mail")]).await;
-    mails.reach(1).await;
-    eventually("it is given back", async || with_status(&db, 2).await == 1).await;
+    mails.wait_for(1).await;
+    eventually("it is released", async || with_status(&db, 2).await == 1).await;
     db.run("DELETE FROM outbox_event").await;
     up.store(true, Ordering::SeqCst);
     insert_due(&db, &outbox, &["Mail"; 30]).await;
     (&db, outbox.store()).age(Duration::from_secs(60)).await;
-    assert_eq!(outbox.poll_once().await.unwrap(), 0, "it pauses");
+    assert_eq!(outbox.poll_once().await.unwrap(), 0, "the listener is paused");
     eventually("all are delivered", async || with_status(&db, 1).await == 30).await;
     let calls = mails.calls();
     let waited = calls[1].at - calls[0].at;
@@ -149,8 +155,8 @@ async fn what_a_round_in_a_pause_leaves_behind_is_read_when_the_pause_ends<DB: T
 }
 
 on_every_database!(
-    a_breaker_opens_gives_back_tries_one_and_closes,
-    a_breaker_without_an_event_to_probe_with_costs_nothing,
-    what_another_process_writes_is_a_probe_as_well,
-    what_a_round_in_a_pause_leaves_behind_is_read_when_the_pause_ends,
+    a_breaker_opens_releases_events_probes_and_closes,
+    a_half_open_breaker_without_events_causes_no_claims,
+    an_event_of_another_process_can_be_the_probe,
+    events_skipped_during_a_pause_are_delivered_after_it,
 );

@@ -1,26 +1,26 @@
-//! How many connections a relay opens, and what is said if the server has fewer.
+//! The number of connections a relay opens, and the warning if the server permits fewer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use outbox::{Config, Delivery, Mode, Outbox};
 use outbox_tests::{
-    Fresh, Heard, Log, TestDatabase, event, eventually, given_url, on_every_server,
+    CallLog, Fresh, Log, TestDatabase, event, eventually, given_url, on_every_server,
 };
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 use tokio::sync::{Mutex, Semaphore};
 
-use crate::harness::{held, insert_due, listening, with_status};
+use crate::harness::{blocking_listener, insert_due, recording_listeners, with_status};
 
-/// The sessions of a test's database, counted from outside of it.
+/// Counts the sessions of a database over a connection to another one.
 struct Sessions<DB: TestDatabase> {
     outside: Mutex<DB::Connection>,
     sql: String,
 }
 
 impl<DB: TestDatabase> Sessions<DB> {
-    async fn of(db: &Fresh<DB>) -> Self {
+    async fn new(db: &Fresh<DB>) -> Self {
         let url = given_url::<DB>().expect("there is a server");
         let outside = DB::Connection::connect(&url).await.unwrap();
         let sql = match DB::SHORT_NAME {
@@ -33,7 +33,7 @@ impl<DB: TestDatabase> Sessions<DB> {
         Self { outside: Mutex::new(outside), sql: sql.replace("{}", db.name()) }
     }
 
-    /// How many there are beside those of the application's pool.
+    /// Returns the number of sessions that do not belong to the application's pool.
     async fn of_relay(&self, db: &Fresh<DB>) -> u32 {
         let sql = AssertSqlSafe(self.sql.clone()).into_sql_str();
         let rows = DB::fetch(&mut *self.outside.lock().await, sql, vec![]).await.unwrap();
@@ -42,22 +42,21 @@ impl<DB: TestDatabase> Sessions<DB> {
     }
 }
 
-/// A relay whose every loop has something to do, and that has recorded something. One event stays in hand, and
-/// its lease is to be renewed, until there is a permit.
+/// Starts a relay in which every loop is busy. One event is recorded; the other stays in flight and needs lease
+/// renewals until the semaphore has a permit.
 async fn busy<DB: TestDatabase>(db: &Fresh<DB>, config: Config) -> (Outbox<DB>, Arc<Semaphore>) {
-    let (heard, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
+    let (received, semaphore) = (CallLog::default(), Arc::new(Semaphore::new(0)));
     let quick = |_: Delivery| async {};
-    let registry = held(&heard, &gate).register_for("Order", "B", quick);
+    let registry = blocking_listener(&received, &semaphore).register_for("Order", "B", quick);
     let outbox = outbox::builder(db.pool.clone()).config(config).listeners(registry);
     let outbox = outbox.start().await.unwrap();
     insert_due(db, &outbox, &["A", "B"]).await;
-    heard.reach(1).await;
-    eventually("the other one is recorded", async || with_status(db, 1).await == 1).await;
-    (outbox, gate)
+    received.wait_for(1).await;
+    eventually("the other event is recorded", async || with_status(db, 1).await == 1).await;
+    (outbox, semaphore)
 }
 
-/// Lease renewal and purge are often at work at the same time, and the pool of a relay does not shrink for
-/// minutes.
+/// Lease renewal and purge often run at the same time, and the pool of a relay does not shrink for minutes.
 fn config() -> Config {
     let mut config = Config::default();
     config.poller.interval = Duration::from_millis(10);
@@ -68,10 +67,10 @@ fn config() -> Config {
 
 async fn count<DB: TestDatabase>(db: Fresh<DB>, config: Config) {
     let documented = config.relay_connections();
-    // That renewal, purge and notifier meet takes its time: two of them are enough.
+    // Renewal, purge and notifier rarely run at the same time: two of them are enough.
     let least = documented - u32::from(config.notify);
-    let sessions = Sessions::of(&db).await;
-    let (outbox, gate) = busy(&db, config).await;
+    let sessions = Sessions::new(&db).await;
+    let (outbox, semaphore) = busy(&db, config).await;
     let reached = async || sessions.of_relay(&db).await >= least;
     eventually(&format!("it has {least} connections"), reached).await;
     let (begun, mut most) = (Instant::now(), 0);
@@ -82,19 +81,19 @@ async fn count<DB: TestDatabase>(db: Fresh<DB>, config: Config) {
         (least..=documented).contains(&most),
         "{most} were counted, {documented} are documented"
     );
-    gate.add_permits(1);
+    semaphore.add_permits(1);
     outbox.shutdown().await.unwrap();
-    eventually("they are closed", async || sessions.of_relay(&db).await == 0).await;
+    eventually("all are closed", async || sessions.of_relay(&db).await == 0).await;
 }
 
-async fn a_relay_opens_as_many_connections_as_it_says<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_relay_opens_the_documented_number_of_connections<DB: TestDatabase>(db: Fresh<DB>) {
     count(db, config()).await;
 }
 
-async fn a_process_that_only_writes_opens_none<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_writer_only_node_opens_no_connections<DB: TestDatabase>(db: Fresh<DB>) {
     let mut config = Config::default();
     config.mode = Mode::WriterOnly;
-    let sessions = Sessions::of(&db).await;
+    let sessions = Sessions::new(&db).await;
     let outbox = outbox::builder(db.pool.clone()).config(config.clone()).start().await.unwrap();
     let mut tx = outbox.begin().await.unwrap();
     tx.write(event("A")).unwrap();
@@ -103,17 +102,17 @@ async fn a_process_that_only_writes_opens_none<DB: TestDatabase>(db: Fresh<DB>) 
     outbox.shutdown().await.unwrap();
 }
 
-/// What is said at the start about the connections of a pool with so many.
+/// Returns the warnings about connections at the start, for a pool of this size.
 async fn warnings<DB: TestDatabase>(url: &str, connections: u32) -> Vec<String> {
-    let (log, _log) = Log::of_this_thread();
+    let (log, _log) = Log::capture();
     let pool = PoolOptions::<DB>::new().max_connections(connections);
     let pool = pool.connect(url).await.unwrap();
-    let outbox = outbox::builder(pool).listeners(listening(&Heard::default()));
+    let outbox = outbox::builder(pool).listeners(recording_listeners(&CallLog::default()));
     outbox.start().await.unwrap().shutdown().await.unwrap();
     log.with("this process may open")
 }
 
-async fn more_connections_than_the_server_permits_are_warned_of<DB: TestDatabase>(db: Fresh<DB>) {
+async fn exceeding_the_servers_connection_limit_is_logged<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(warnings::<DB>(&db.url(), 10).await, Vec::<String>::new());
     let warned = warnings::<DB>(&db.url(), 100_000).await.join("");
     let figures = "100004 connections (100000 of the application's pool and 4 of the relay)";
@@ -121,7 +120,7 @@ async fn more_connections_than_the_server_permits_are_warned_of<DB: TestDatabase
     assert!(warned.contains("give the pool fewer (`PoolOptions::max_connections`)"), "{warned}");
 }
 
-async fn and_so_are_more_than_the_user_may_have<DB: TestDatabase>(db: Fresh<DB>) {
+async fn exceeding_the_users_connection_limit_is_logged<DB: TestDatabase>(db: Fresh<DB>) {
     let user = format!("limited_{:x}", rand::random::<u32>());
     match DB::SHORT_NAME {
         "postgres" => {
@@ -143,14 +142,14 @@ async fn and_so_are_more_than_the_user_may_have<DB: TestDatabase>(db: Fresh<DB>)
 }
 
 on_every_server!(
-    a_relay_opens_as_many_connections_as_it_says,
-    a_process_that_only_writes_opens_none,
-    more_connections_than_the_server_permits_are_warned_of,
-    and_so_are_more_than_the_user_may_have,
+    a_relay_opens_the_documented_number_of_connections,
+    a_writer_only_node_opens_no_connections,
+    exceeding_the_servers_connection_limit_is_logged,
+    exceeding_the_users_connection_limit_is_logged,
 );
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_relay_that_notifies_opens_as_many_as_it_says() {
+async fn a_notifying_relay_opens_the_documented_number_of_connections() {
     let Some(db) = Fresh::<sqlx::Postgres>::new().await else { return };
     let mut config = config();
     config.notify = true;

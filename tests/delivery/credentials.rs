@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use outbox_tests::{Fresh, Heard, Proxy, TestDatabase, event, eventually, on_every_server};
+use outbox_tests::{CallLog, Fresh, Proxy, TestDatabase, event, eventually, on_every_server};
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 
-use super::harness::{listening, with_status, write};
+use super::harness::{recording_listeners, with_status, write};
 
-/// Makes a user with a password and every right, and gives the URL with it in place of the other.
-pub(crate) async fn user<DB: TestDatabase>(db: &Fresh<DB>, url: &str, name: &str) -> String {
+/// Creates a user with a password and all privileges, and returns the URL with this user.
+pub(crate) async fn create_user<DB: TestDatabase>(db: &Fresh<DB>, url: &str, name: &str) -> String {
     let sql = match DB::SHORT_NAME {
         "postgres" => format!("CREATE ROLE {name} LOGIN SUPERUSER"),
         _ => {
@@ -22,8 +22,8 @@ pub(crate) async fn user<DB: TestDatabase>(db: &Fresh<DB>, url: &str, name: &str
     format!("{scheme}://{name}:secret@{server}")
 }
 
-/// The server is shared with other tests.
-pub(crate) async fn forget<DB: TestDatabase>(db: &Fresh<DB>, name: &str) {
+/// Drops a user; the server is shared with other tests.
+pub(crate) async fn drop_user<DB: TestDatabase>(db: &Fresh<DB>, name: &str) {
     let mut admin = DB::Connection::connect_with(&db.pool.connect_options()).await.unwrap();
     let drop = match DB::SHORT_NAME {
         "postgres" => format!("DROP ROLE {name}"),
@@ -32,8 +32,8 @@ pub(crate) async fn forget<DB: TestDatabase>(db: &Fresh<DB>, name: &str) {
     let _ = DB::run(&mut admin, AssertSqlSafe(drop).into_sql_str()).await;
 }
 
-/// The first user is refused from now on, and every connection is cut: as when a token has expired and
-/// the server fails over.
+/// Refuses new logins of a user and closes every connection, as when a token has expired and the server
+/// fails over.
 async fn expire<DB: TestDatabase>(db: &Fresh<DB>, name: &str, proxy: &Proxy) {
     let sql = match DB::SHORT_NAME {
         "postgres" => format!("ALTER ROLE {name} NOLOGIN"),
@@ -43,18 +43,18 @@ async fn expire<DB: TestDatabase>(db: &Fresh<DB>, name: &str, proxy: &Proxy) {
     proxy.cut();
 }
 
-async fn the_relay_follows_the_pool<DB: TestDatabase>(db: Fresh<DB>) {
+async fn the_relay_uses_the_pools_new_credentials<DB: TestDatabase>(db: Fresh<DB>) {
     let proxy = Proxy::before(&db.url()).await;
     let [old, new] = ["old", "new"].map(|name| format!("{name}_{}", rand::random::<u32>()));
-    let first = user(&db, proxy.url(), &old).await;
-    let second = user(&db, proxy.url(), &new).await;
+    let first = create_user(&db, proxy.url(), &old).await;
+    let second = create_user(&db, proxy.url(), &new).await;
     let pool = PoolOptions::<DB>::new()
         .acquire_timeout(Duration::from_secs(5))
         .connect_with(DB::named(&first, db.name()))
         .await
         .unwrap();
-    let heard = Heard::default();
-    let builder = outbox::builder(pool.clone()).listeners(listening(&heard));
+    let received = CallLog::default();
+    let builder = outbox::builder(pool.clone()).listeners(recording_listeners(&received));
     let outbox = builder.poll_interval(Duration::from_millis(100)).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     eventually("the first is recorded", async || with_status(&db, 1).await == 1).await;
@@ -70,15 +70,15 @@ async fn the_relay_follows_the_pool<DB: TestDatabase>(db: Fresh<DB>) {
             written = tx.commit().await.is_ok();
         }
     }
-    heard.reach(2).await;
+    received.wait_for(2).await;
     eventually("the relay records again", async || {
         with_status(&db, 1).await == db.number("SELECT COUNT(*) FROM outbox_event").await
     })
     .await;
     outbox.shutdown().await.unwrap();
     for name in [old, new] {
-        forget(&db, &name).await;
+        drop_user(&db, &name).await;
     }
 }
 
-on_every_server!(the_relay_follows_the_pool);
+on_every_server!(the_relay_uses_the_pools_new_credentials);

@@ -1,4 +1,4 @@
-//! Listeners know when their event was due.
+//! The due time of an event, as its listener sees it.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -8,14 +8,14 @@ use outbox::{
 };
 use outbox_tests::{Fresh, TestDatabase, event, eventually, on_every_database};
 
-use crate::harness::{quiet, write};
+use crate::harness::{manual_poll, write};
 
-/// When the event of each call was due, as its listener saw it.
+/// Records the due time of the event of each call.
 #[derive(Clone, Default)]
-struct Due(Arc<Mutex<Vec<SystemTime>>>);
+struct DueTimes(Arc<Mutex<Vec<SystemTime>>>);
 
-impl Due {
-    /// A listener of event `A` that fails the first time if it is told to.
+impl DueTimes {
+    /// Returns a listener for event `A` that fails on the first call if `fails_first` is set.
     fn listener(&self, fails_first: bool) -> ListenerRegistry {
         let due = self.clone();
         ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
@@ -28,13 +28,13 @@ impl Due {
         })
     }
 
-    async fn reach(&self, calls: usize) -> Vec<SystemTime> {
+    async fn wait_for(&self, calls: usize) -> Vec<SystemTime> {
         eventually("it is called", async || self.0.lock().unwrap().len() == calls).await;
         self.0.lock().unwrap().clone()
     }
 }
 
-/// When the row of an event is due, once it has a status.
+/// Waits until the row of an event has a status, and returns its due time.
 async fn row_due<DB: TestDatabase>(
     outbox: &Outbox<DB>,
     event: &EventEnvelope,
@@ -46,22 +46,22 @@ async fn row_due<DB: TestDatabase>(
     row().await.available_at.unwrap()
 }
 
-async fn a_delayed_event_was_due_at_the_time_that_was_asked_for<DB: TestDatabase>(db: Fresh<DB>) {
-    let due = Due::default();
-    let outbox = quiet(&db, due.listener(false)).start().await.unwrap();
+async fn a_delayed_event_is_due_at_the_requested_time<DB: TestDatabase>(db: Fresh<DB>) {
+    let due = DueTimes::default();
+    let outbox = manual_poll(&db, due.listener(false)).start().await.unwrap();
     let at = SystemTime::now() + Duration::from_millis(300);
     let builder = EventEnvelope::builder("A").aggregate_type("Order").payload_json("{}");
     let delayed = builder.deliver_at(at).build().unwrap();
     write(&outbox, std::slice::from_ref(&delayed)).await;
-    let seen = due.reach(1).await[0];
+    let seen = due.wait_for(1).await[0];
     assert_eq!(seen, delayed.available_at());
     let cut = at.duration_since(seen).unwrap();
     assert!(cut < Duration::from_micros(1), "{seen:?} and {at:?}");
 }
 
-async fn an_event_without_a_delay_was_due_when_it_was_inserted<DB: TestDatabase>(db: Fresh<DB>) {
-    let due = Due::default();
-    let outbox = quiet(&db, due.listener(false)).start().await.unwrap();
+async fn an_event_without_delay_is_due_when_inserted<DB: TestDatabase>(db: Fresh<DB>) {
+    let due = DueTimes::default();
+    let outbox = manual_poll(&db, due.listener(false)).start().await.unwrap();
     outbox.pause().unwrap();
     let late = EventEnvelope::builder("A")
         .aggregate_type("Order")
@@ -70,29 +70,29 @@ async fn an_event_without_a_delay_was_due_when_it_was_inserted<DB: TestDatabase>
         .build()
         .unwrap();
     let store = outbox.store();
-    outbox_tests::Rows::insert_due(&(&db, store), std::slice::from_ref(&late)).await;
+    outbox_tests::TestTable::insert_due(&(&db, store), std::slice::from_ref(&late)).await;
     let inserted = row_due(&outbox, &late, Status::New).await;
     outbox.resume().unwrap();
-    assert_eq!(due.reach(1).await, [inserted]);
-    // Straight from the commit, it is known by this process's clock.
+    assert_eq!(due.wait_for(1).await, [inserted]);
+    // On the hot path, the due time comes from this process's clock.
     let hot = event("A");
     write(&outbox, std::slice::from_ref(&hot)).await;
-    assert_eq!(due.reach(2).await[1], hot.available_at());
+    assert_eq!(due.wait_for(2).await[1], hot.available_at());
 }
 
-async fn a_retry_was_due_at_the_end_of_its_back_off<DB: TestDatabase>(db: Fresh<DB>) {
-    let due = Due::default();
+async fn a_retry_is_due_at_the_end_of_its_backoff<DB: TestDatabase>(db: Fresh<DB>) {
+    let due = DueTimes::default();
     let second = Duration::from_secs(1);
     let policy = Backoff::new(second * 2, second * 2).unwrap();
-    let outbox = quiet(&db, due.listener(true)).retry_policy(policy).start().await.unwrap();
+    let outbox = manual_poll(&db, due.listener(true)).retry_policy(policy).start().await.unwrap();
     let failing = event("A");
     write(&outbox, std::slice::from_ref(&failing)).await;
     let retried = row_due(&outbox, &failing, Status::Retry).await;
-    assert_eq!(due.reach(2).await, [failing.available_at(), retried]);
+    assert_eq!(due.wait_for(2).await, [failing.available_at(), retried]);
 }
 
 on_every_database!(
-    a_delayed_event_was_due_at_the_time_that_was_asked_for,
-    an_event_without_a_delay_was_due_when_it_was_inserted,
-    a_retry_was_due_at_the_end_of_its_back_off,
+    a_delayed_event_is_due_at_the_requested_time,
+    an_event_without_delay_is_due_when_inserted,
+    a_retry_is_due_at_the_end_of_its_backoff,
 );

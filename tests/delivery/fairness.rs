@@ -1,37 +1,42 @@
-//! A slow listener beside a fast one.
+//! A slow listener next to a fast one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use outbox::{Config, Delivery, EventEnvelope, ListenerRegistry, Mode};
-use outbox_tests::{Fresh, Heard, TestDatabase, event, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, event, on_every_database};
 use tokio::sync::Semaphore;
 
-use crate::harness::{Counted, HOUR, held, write};
+use crate::harness::{CountingMetrics, HOUR, blocking_listener, write};
 
-/// How many events the slow listener has.
+/// Number of events for the slow listener.
 const SLOW: usize = 400;
 
-/// Adds a listener of `Fast` that returns at once.
-fn with_fast(registry: ListenerRegistry, fast: &Heard) -> ListenerRegistry {
+/// Adds a listener for `Fast` that returns immediately.
+fn with_fast(registry: ListenerRegistry, fast: &CallLog) -> ListenerRegistry {
     let fast = fast.clone();
     registry.register_for("Order", "Fast", move |delivery: Delivery| {
-        fast.note(&delivery);
+        fast.record(&delivery);
         async {}
     })
 }
 
 /// The calls of one listener do not return; the events of another one, written later, are delivered
-/// all the same, one after the other.
-async fn beside_a_stuck_listener<DB: TestDatabase>(db: Fresh<DB>, mode: Mode, places: usize) {
-    let (slow, fast, gate) = (Heard::default(), Heard::default(), Arc::new(Semaphore::new(0)));
+/// nevertheless, one after the other.
+async fn deliver_next_to_a_stuck_listener<DB: TestDatabase>(
+    db: Fresh<DB>,
+    mode: Mode,
+    capacity: usize,
+) {
+    let (slow, fast, semaphore) =
+        (CallLog::default(), CallLog::default(), Arc::new(Semaphore::new(0)));
     let mut config = Config::default();
     (config.mode, config.poller.interval) = (mode, HOUR);
-    (config.dispatcher.hot_capacity, config.dispatcher.cold_capacity) = (places, places);
-    let counted = Counted::default();
+    (config.dispatcher.hot_capacity, config.dispatcher.cold_capacity) = (capacity, capacity);
+    let counted = CountingMetrics::default();
     let outbox = outbox::builder(db.pool.clone())
         .config(config)
-        .listeners(with_fast(held(&slow, &gate), &fast))
+        .listeners(with_fast(blocking_listener(&slow, &semaphore), &fast))
         .metrics(counted.clone())
         .start()
         .await
@@ -40,19 +45,19 @@ async fn beside_a_stuck_listener<DB: TestDatabase>(db: Fresh<DB>, mode: Mode, pl
     for chunk in backlog.chunks(100) {
         write(&outbox, chunk).await;
     }
-    slow.reach(28).await;
+    slow.wait_for(28).await;
     let mut waited = Vec::new();
     for served in 1..=3 {
         let written = Instant::now();
         write(&outbox, &[event("Fast")]).await;
-        let calls = fast.reach(served).await;
+        let calls = fast.wait_for(served).await;
         waited.push(calls[served - 1].at - written);
     }
-    println!("{} {mode:?}, {places} places: after {waited:?}", DB::SHORT_NAME);
-    assert_eq!(slow.count(), 28, "an eighth of 32 workers is for the others");
+    println!("{} {mode:?}, capacity {capacity}: after {waited:?}", DB::SHORT_NAME);
+    assert_eq!(slow.count(), 28, "an eighth of the 32 workers is reserved for others");
     assert!(waited.iter().max() < Some(&Duration::from_secs(5)), "{waited:?}");
-    gate.close();
-    slow.reach(SLOW).await;
+    semaphore.close();
+    slow.wait_for(SLOW).await;
     outbox.drained().await.unwrap();
     slow.assert_each_once(SLOW);
     fast.assert_each_once(3);
@@ -60,37 +65,41 @@ async fn beside_a_stuck_listener<DB: TestDatabase>(db: Fresh<DB>, mode: Mode, pl
     outbox.shutdown().await.unwrap();
 }
 
-async fn a_stuck_listener_leaves_workers_on_the_hot_path<DB: TestDatabase>(db: Fresh<DB>) {
-    beside_a_stuck_listener(db, Mode::Full, 1_000).await;
+async fn a_stuck_listener_leaves_workers_for_hot_events<DB: TestDatabase>(db: Fresh<DB>) {
+    deliver_next_to_a_stuck_listener(db, Mode::Full, 1_000).await;
 }
 
-async fn a_stuck_listener_leaves_workers_to_what_is_polled<DB: TestDatabase>(db: Fresh<DB>) {
-    beside_a_stuck_listener(db, Mode::PollerOnly, 1_000).await;
+async fn a_stuck_listener_leaves_workers_for_polled_events<DB: TestDatabase>(db: Fresh<DB>) {
+    deliver_next_to_a_stuck_listener(db, Mode::PollerOnly, 1_000).await;
 }
 
-async fn a_stuck_listener_leaves_places_in_the_hot_queue<DB: TestDatabase>(db: Fresh<DB>) {
-    beside_a_stuck_listener(db, Mode::Full, 64).await;
+async fn a_stuck_listener_leaves_capacity_in_the_hot_queue<DB: TestDatabase>(db: Fresh<DB>) {
+    deliver_next_to_a_stuck_listener(db, Mode::Full, 64).await;
 }
 
-async fn a_stuck_listener_leaves_places_in_the_cold_queue<DB: TestDatabase>(db: Fresh<DB>) {
-    beside_a_stuck_listener(db, Mode::PollerOnly, 64).await;
+async fn a_stuck_listener_leaves_capacity_in_the_cold_queue<DB: TestDatabase>(db: Fresh<DB>) {
+    deliver_next_to_a_stuck_listener(db, Mode::PollerOnly, 64).await;
 }
 
-async fn a_listener_without_others_has_every_worker<DB: TestDatabase>(db: Fresh<DB>) {
-    let (slow, gate) = (Heard::default(), Arc::new(Semaphore::new(0)));
-    let outbox = crate::harness::quiet(&db, held(&slow, &gate)).workers(4).start().await.unwrap();
+async fn a_single_listener_can_use_every_worker<DB: TestDatabase>(db: Fresh<DB>) {
+    let (slow, semaphore) = (CallLog::default(), Arc::new(Semaphore::new(0)));
+    let outbox = crate::harness::manual_poll(&db, blocking_listener(&slow, &semaphore))
+        .workers(4)
+        .start()
+        .await
+        .unwrap();
     let events: Vec<EventEnvelope> = (0..8).map(|_| event("A")).collect();
     write(&outbox, &events).await;
-    slow.reach(4).await;
-    gate.close();
-    slow.reach(8).await;
+    slow.wait_for(4).await;
+    semaphore.close();
+    slow.wait_for(8).await;
     outbox.shutdown().await.unwrap();
 }
 
 on_every_database!(
-    a_stuck_listener_leaves_workers_on_the_hot_path,
-    a_stuck_listener_leaves_workers_to_what_is_polled,
-    a_stuck_listener_leaves_places_in_the_hot_queue,
-    a_stuck_listener_leaves_places_in_the_cold_queue,
-    a_listener_without_others_has_every_worker,
+    a_stuck_listener_leaves_workers_for_hot_events,
+    a_stuck_listener_leaves_workers_for_polled_events,
+    a_stuck_listener_leaves_capacity_in_the_hot_queue,
+    a_stuck_listener_leaves_capacity_in_the_cold_queue,
+    a_single_listener_can_use_every_worker,
 );

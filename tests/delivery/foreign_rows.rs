@@ -1,14 +1,19 @@
-//! Rows that another framework has inserted.
+//! Rows inserted by another framework.
 
 use std::time::{Duration, SystemTime};
 
 use outbox::{Delivery, ListenerRegistry, Status};
-use outbox_tests::{Fresh, Heard, TestDatabase, eventually, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, eventually, on_every_database};
 
-use crate::harness::{first_row, quiet, with_status};
+use crate::harness::{first_row, manual_poll, with_status};
 
-/// A row of event `A` as another writer inserts it, with these headers and this due time.
-async fn insert<DB: TestDatabase>(db: &Fresh<DB>, id: &str, headers: &str, available_at: &str) {
+/// Inserts a row of event `A` as another program does, with these headers and this due time.
+async fn insert_foreign_row<DB: TestDatabase>(
+    db: &Fresh<DB>,
+    id: &str,
+    headers: &str,
+    available_at: &str,
+) {
     db.run(format!(
         "INSERT INTO outbox_event (event_id, event_type, aggregate_type, payload, headers, status, \
          attempts, available_at, created_at) \
@@ -18,30 +23,30 @@ async fn insert<DB: TestDatabase>(db: &Fresh<DB>, id: &str, headers: &str, avail
     .await;
 }
 
-/// A listener of event `A` that remembers its calls, and what it is asked to of each.
-fn noting<T: Send + 'static>(
-    heard: &Heard,
+/// Returns a listener for event `A` that records its calls, and a value for each.
+fn recording_listener<T: Send + 'static>(
+    received: &CallLog,
     note: impl Fn(&Delivery) -> T + Send + Sync + 'static,
 ) -> (ListenerRegistry, std::sync::mpsc::Receiver<T>) {
     let (sender, receiver) = std::sync::mpsc::channel();
-    let heard = heard.clone();
+    let received = received.clone();
     let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
         let _ = sender.send(note(&delivery));
-        heard.note(&delivery);
+        received.record(&delivery);
         async {}
     });
     (registry, receiver)
 }
 
-async fn a_header_that_is_null_is_left_out<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_null_header_is_omitted<DB: TestDatabase>(db: Fresh<DB>) {
     db.store().await;
-    insert(&db, "1", r#"'{"trace":null,"reply-to":"billing"}'"#, DB::NOW).await;
-    let heard = Heard::default();
-    let (registry, headers) = noting(&heard, |delivery| {
+    insert_foreign_row(&db, "1", r#"'{"trace":null,"reply-to":"billing"}'"#, DB::NOW).await;
+    let received = CallLog::default();
+    let (registry, headers) = recording_listener(&received, |delivery| {
         let headers = delivery.envelope().headers().iter();
         headers.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>()
     });
-    let outbox = quiet(&db, registry).start().await.unwrap();
+    let outbox = manual_poll(&db, registry).start().await.unwrap();
     eventually("it is done or dead", async || {
         with_status(&db, 1).await + with_status(&db, 3).await == 1
     })
@@ -51,20 +56,20 @@ async fn a_header_that_is_null_is_left_out<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(headers.recv().unwrap(), ["reply-to=billing"]);
 }
 
-/// Times before 1970 that a database can store, as SQL: the last one is the earliest.
-trait Ancient: TestDatabase {
+/// Times before 1970 that a database can store, as SQL; the last one is the earliest.
+trait EarlyTimes: TestDatabase {
     const TIMES: &'static [&'static str];
 
-    /// Times that not every server of its kind can store, and what gives 1 if this one can.
-    const MORE: Option<(&'static str, &'static [&'static str])> = None;
+    /// A query that returns 1 if this server can store further times, and these times.
+    const SOME_SERVERS: Option<(&'static str, &'static [&'static str])> = None;
 }
 
-impl Ancient for sqlx::Sqlite {
+impl EarlyTimes for sqlx::Sqlite {
     const TIMES: &'static [&'static str] =
         &["-1", "-62135596800000000", "-62167219200000000", "-9223372036854775808"];
 }
 
-impl Ancient for sqlx::Postgres {
+impl EarlyTimes for sqlx::Postgres {
     const TIMES: &'static [&'static str] = &[
         "'1969-12-31 23:59:59.999999+00'",
         "'0001-01-01 00:00:00+00'",
@@ -74,35 +79,36 @@ impl Ancient for sqlx::Postgres {
     ];
 }
 
-impl Ancient for sqlx::MySql {
+impl EarlyTimes for sqlx::MySql {
     const TIMES: &'static [&'static str] =
         &["'1969-12-31 23:59:59.999999'", "'0001-01-01 00:00:00'"];
     // Go's driver stores its zero time as the latter.
-    const MORE: Option<(&'static str, &'static [&'static str])> = Some((
+    const SOME_SERVERS: Option<(&'static str, &'static [&'static str])> = Some((
         "SELECT CAST(VERSION() LIKE '%MariaDB%' AS SIGNED)",
         &["'0000-01-01 00:00:00'", "'0000-00-00 00:00:00'"],
     ));
 }
 
-async fn a_row_that_was_due_before_1970_is_delivered<DB: Ancient>(db: Fresh<DB>) {
+async fn a_row_that_was_due_before_1970_is_delivered<DB: EarlyTimes>(db: Fresh<DB>) {
     db.store().await;
     let mut times = DB::TIMES.to_vec();
-    if let Some((can_store, more)) = DB::MORE
+    if let Some((can_store, more)) = DB::SOME_SERVERS
         && db.number(can_store).await == 1
     {
         times.extend(more);
     }
     for (index, time) in times.iter().enumerate() {
-        insert(&db, &format!("due-{index}"), "NULL", time).await;
+        insert_foreign_row(&db, &format!("due-{index}"), "NULL", time).await;
     }
-    let heard = Heard::default();
-    let (registry, due) = noting(&heard, |delivery| delivery.envelope().available_at());
-    let outbox = quiet(&db, registry).start().await.unwrap();
-    heard.reach(times.len()).await;
+    let received = CallLog::default();
+    let (registry, due) =
+        recording_listener(&received, |delivery| delivery.envelope().available_at());
+    let outbox = manual_poll(&db, registry).start().await.unwrap();
+    received.wait_for(times.len()).await;
     outbox.drained().await.unwrap();
-    heard.assert_each_once(times.len());
+    received.assert_each_once(times.len());
     assert_eq!(with_status(&db, 1).await, i64::try_from(times.len()).unwrap());
-    // What the database can compute with is read as it is; what it cannot counts as the event's own time.
+    // Times the database can compute with are read unchanged; for others the event's own time is used.
     let due: Vec<SystemTime> = due.try_iter().collect();
     let known = [Duration::from_micros(1), Duration::from_secs(62_135_596_800)];
     for before_1970 in known {
@@ -110,4 +116,4 @@ async fn a_row_that_was_due_before_1970_is_delivered<DB: Ancient>(db: Fresh<DB>)
     }
 }
 
-on_every_database!(a_header_that_is_null_is_left_out, a_row_that_was_due_before_1970_is_delivered,);
+on_every_database!(a_null_header_is_omitted, a_row_that_was_due_before_1970_is_delivered,);

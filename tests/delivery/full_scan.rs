@@ -1,31 +1,31 @@
-//! Backlogs of what a node cannot take: events that it does not know, and events of a listener that is at
-//! its limit. Neither is in the way of anything else.
+//! Backlogs that a node cannot claim: events that it does not handle, and events of a listener at its limit.
+//! Neither delays other events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use outbox::{Delivery, ListenerOptions, ListenerRegistry};
-use outbox_tests::{Fresh, Heard, TestDatabase, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, on_every_database};
 use tokio::sync::Semaphore;
 
 use super::harness::insert_due;
 
-/// How many rows are in the way; as many as production had where that is looked at.
-fn crowd() -> u64 {
+/// Returns the number of backlog rows; the long run uses the number seen in production.
+fn backlog() -> u64 {
     if std::env::var_os("OUTBOX_TEST_LONG").is_some() { 2_000_000 } else { 100_000 }
 }
 
-/// How many events are timed.
+/// Number of events whose latency is measured.
 const TIMED: usize = 60;
 
-/// A listener of `A`, and one of `Limited` that has two calls at once, which never end.
-fn listeners(heard: &Heard, stuck: &Arc<Semaphore>) -> ListenerRegistry {
-    let (heard, stuck) = (heard.clone(), Arc::clone(stuck));
+/// Returns a listener for `A`, and one for `Limited` with two concurrent calls that never return.
+fn listeners(received: &CallLog, stuck: &Arc<Semaphore>) -> ListenerRegistry {
+    let (received, stuck) = (received.clone(), Arc::clone(stuck));
     let limited = ListenerOptions::DEFAULT.concurrency(2);
     ListenerRegistry::new()
         .register_for("Order", "A", move |delivery: Delivery| {
-            heard.note(&delivery);
+            received.record(&delivery);
             async {}
         })
         .register_with(limited, "Order", "Limited", move |_: Delivery| {
@@ -36,18 +36,18 @@ fn listeners(heard: &Heard, stuck: &Arc<Semaphore>) -> ListenerRegistry {
         })
 }
 
-/// Inserts events as another process would, one after another, and gives how long each took to be heard:
-/// the median, and the longest.
+/// Inserts events one after another, as another process would, and returns the median and the longest delivery
+/// latency.
 async fn latency<DB: TestDatabase>(db: &Fresh<DB>) -> (Duration, Duration) {
-    let (heard, stuck) = (Heard::default(), Arc::new(Semaphore::new(0)));
-    let builder = outbox::builder(db.pool.clone()).listeners(listeners(&heard, &stuck));
+    let (received, stuck) = (CallLog::default(), Arc::new(Semaphore::new(0)));
+    let builder = outbox::builder(db.pool.clone()).listeners(listeners(&received, &stuck));
     let builder = builder.lease(Duration::from_secs(1)).poll_interval(Duration::from_millis(50));
     let outbox = builder.start().await.unwrap();
     let mut times = Vec::with_capacity(TIMED);
     for count in 1..=TIMED {
         let begun = Instant::now();
         insert_due(db, &outbox, &["A"]).await;
-        let calls = heard.reach(count).await;
+        let calls = received.wait_for(count).await;
         times.push(calls[count - 1].at.saturating_duration_since(begun));
     }
     stuck.close();
@@ -57,39 +57,39 @@ async fn latency<DB: TestDatabase>(db: &Fresh<DB>) -> (Duration, Duration) {
     (times[TIMED / 2], times[TIMED - 1])
 }
 
-async fn compare<DB: TestDatabase>(db: &Fresh<DB>, in_the_way: &str) {
+async fn compare<DB: TestDatabase>(db: &Fresh<DB>, event_type: &str) {
     db.store().await;
-    let (alone, _) = latency(db).await;
-    // In steps: one statement of all would take longer than some server allows.
-    let mut rest = crowd();
+    let (baseline, _) = latency(db).await;
+    // In steps: a single statement would exceed the time limit of some servers.
+    let mut rest = backlog();
     let mut from = 1_000_001;
     while rest > 0 {
         let part = rest.min(500_000);
-        db.fill(in_the_way, 0, from, part).await;
+        db.fill(event_type, 0, from, part).await;
         from += part;
         rest -= part;
     }
-    let (crowded, longest) = latency(db).await;
+    let (with_backlog, longest) = latency(db).await;
     println!(
-        "{}: beside {} {in_the_way} rows, p50 {crowded:?} instead of {alone:?}, longest {longest:?}",
+        "{}: with {} {event_type} rows, p50 {with_backlog:?} instead of {baseline:?}, longest {longest:?}",
         DB::SHORT_NAME,
-        crowd()
+        backlog()
     );
-    // Tests run beside each other, and a poll interval is the least that is noticed.
-    let bound = 2 * alone + Duration::from_millis(50);
-    assert!(crowded <= bound, "{crowded:?} instead of {alone:?}");
+    // Tests run concurrently, and a poll interval is the smallest difference that counts.
+    let bound = 2 * baseline + Duration::from_millis(50);
+    assert!(with_backlog <= bound, "{with_backlog:?} instead of {baseline:?}");
 }
 
-async fn unknown_events_delay_no_others<DB: TestDatabase>(db: Fresh<DB>) {
+async fn unknown_events_do_not_delay_other_events<DB: TestDatabase>(db: Fresh<DB>) {
     compare(&db, "Unknown").await;
 }
 
-async fn a_listener_at_its_limit_delays_no_other<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_listener_at_its_limit_does_not_delay_others<DB: TestDatabase>(db: Fresh<DB>) {
     compare(&db, "Limited").await;
 }
 
-/// A listener at its limit reads on where it was left behind, and comes through all of its backlog.
-async fn a_listener_at_its_limit_comes_through<DB: TestDatabase>(db: Fresh<DB>) {
+/// A listener at its limit continues where it stopped, and processes its whole backlog.
+async fn a_listener_at_its_limit_drains_its_backlog<DB: TestDatabase>(db: Fresh<DB>) {
     const EVENTS: usize = 3_000;
     db.store().await;
     db.fill("Unknown", 0, 1, 50_000).await;
@@ -107,12 +107,12 @@ async fn a_listener_at_its_limit_comes_through<DB: TestDatabase>(db: Fresh<DB>) 
         .await;
     outbox.drained().await.unwrap();
     let left = "SELECT COUNT(*) FROM outbox_event WHERE status = 0";
-    assert_eq!(db.number(left).await, 50_000, "the unknown ones are left");
+    assert_eq!(db.number(left).await, 50_000, "the unknown events are untouched");
     outbox.shutdown().await.unwrap();
 }
 
 on_every_database!(
-    unknown_events_delay_no_others,
-    a_listener_at_its_limit_delays_no_other,
-    a_listener_at_its_limit_comes_through,
+    unknown_events_do_not_delay_other_events,
+    a_listener_at_its_limit_does_not_delay_others,
+    a_listener_at_its_limit_drains_its_backlog,
 );

@@ -7,37 +7,43 @@ use outbox::{
     Builder, Delivery, DispatchResult, EventEnvelope, ListenerRegistry, MetricsExporter, Outbox,
     Way,
 };
-use outbox_tests::{Fresh, Heard, Row, Rows, TestDatabase, event};
+use outbox_tests::{CallLog, Fresh, Row, TestDatabase, TestTable, event};
 use tokio::sync::Semaphore;
 
-/// Longer than any test: what happens in spite of it happens by itself.
+/// Longer than any test: a poller with this interval does not poll by itself.
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Listeners that remember every call of events `A`, `B` and `C` of `Order`.
-pub(crate) fn listening(heard: &Heard) -> ListenerRegistry {
+/// Returns listeners that record every call for the events `A`, `B` and `C` of `Order`.
+pub(crate) fn recording_listeners(received: &CallLog) -> ListenerRegistry {
     ["A", "B", "C"].into_iter().fold(ListenerRegistry::new(), |registry, name| {
-        let heard = heard.clone();
+        let received = received.clone();
         registry.register_for("Order", name, move |delivery: Delivery| {
-            heard.note(&delivery);
+            received.record(&delivery);
             async {}
         })
     })
 }
 
-/// A listener that waits until it is let go.
-pub(crate) fn held(heard: &Heard, gate: &Arc<Semaphore>) -> ListenerRegistry {
-    let (heard, gate) = (heard.clone(), Arc::clone(gate));
+/// Returns a listener for event `A` that records the call and waits for a permit of the semaphore.
+pub(crate) fn blocking_listener(
+    received: &CallLog,
+    semaphore: &Arc<Semaphore>,
+) -> ListenerRegistry {
+    let (received, semaphore) = (received.clone(), Arc::clone(semaphore));
     ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
-        heard.note(&delivery);
-        let gate = Arc::clone(&gate);
+        received.record(&delivery);
+        let semaphore = Arc::clone(&semaphore);
         async move {
-            let _ = gate.acquire().await;
+            let _ = semaphore.acquire().await;
         }
     })
 }
 
-/// An outbox whose poller does nothing by itself for an hour.
-pub(crate) fn quiet<DB: TestDatabase>(db: &Fresh<DB>, registry: ListenerRegistry) -> Builder<DB> {
+/// Returns the builder of an outbox whose poll interval is an hour.
+pub(crate) fn manual_poll<DB: TestDatabase>(
+    db: &Fresh<DB>,
+    registry: ListenerRegistry,
+) -> Builder<DB> {
     outbox::builder(db.pool.clone()).listeners(registry).poll_interval(HOUR)
 }
 
@@ -48,7 +54,7 @@ pub(crate) async fn write<DB: TestDatabase>(outbox: &Outbox<DB>, events: &[Event
     tx.commit().await.unwrap();
 }
 
-/// Inserts a row that is due, as another process would.
+/// Inserts due rows, as another process would.
 pub(crate) async fn insert_due<DB: TestDatabase>(
     db: &Fresh<DB>,
     outbox: &Outbox<DB>,
@@ -59,25 +65,25 @@ pub(crate) async fn insert_due<DB: TestDatabase>(
     inserted.into_iter().map(|inserted| inserted.sequence).collect()
 }
 
-/// The first row.
+/// Returns the first row.
 pub(crate) async fn first_row<DB: TestDatabase>(db: &Fresh<DB>, outbox: &Outbox<DB>) -> Row {
     let sequence = db.number("SELECT MIN(sequence) FROM outbox_event").await;
     (db, outbox.store()).row(sequence).await
 }
 
-/// How many rows have a status.
+/// Returns the number of rows with a status.
 pub(crate) async fn with_status<DB: TestDatabase>(db: &Fresh<DB>, status: u8) -> i64 {
     db.number(format!("SELECT COUNT(*) FROM outbox_event WHERE status = {status}")).await
 }
 
-/// How many rows somebody has locked.
-pub(crate) async fn locked<DB: TestDatabase>(db: &Fresh<DB>) -> i64 {
+/// Returns the number of claimed rows.
+pub(crate) async fn locked_rows<DB: TestDatabase>(db: &Fresh<DB>) -> i64 {
     db.number("SELECT COUNT(locked_by) FROM outbox_event").await
 }
 
-/// Counts what it is told.
+/// Records the reported metrics.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Counted(Arc<Counts>);
+pub(crate) struct CountingMetrics(Arc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -89,7 +95,7 @@ struct Counts {
     paused: Mutex<Vec<(Instant, usize)>>,
 }
 
-impl Counted {
+impl CountingMetrics {
     pub(crate) fn way(&self, way: Way) -> usize {
         let ways = self.0.ways.lock().unwrap();
         ways.iter().filter(|(which, _)| *which == way).map(|(_, count)| count).sum()
@@ -99,7 +105,7 @@ impl Counted {
         self.0.results.lock().unwrap().clone()
     }
 
-    /// How late each delivery was.
+    /// Returns the lag of each delivery.
     pub(crate) fn lags(&self) -> Vec<Duration> {
         self.0.lags.lock().unwrap().clone()
     }
@@ -110,10 +116,10 @@ impl Counted {
         claims[claims.len() / 2]
     }
 
-    /// The first number of paused listeners that was reported after a moment.
-    pub(crate) fn paused_after(&self, moment: Instant) -> Option<usize> {
+    /// Returns the first number of paused listeners that was reported after a point in time.
+    pub(crate) fn paused_after(&self, after: Instant) -> Option<usize> {
         let paused = self.0.paused.lock().unwrap();
-        paused.iter().find(|(at, _)| *at > moment).map(|(_, listeners)| *listeners)
+        paused.iter().find(|(at, _)| *at > after).map(|(_, listeners)| *listeners)
     }
 
     pub(crate) fn stale(&self) -> usize {
@@ -121,7 +127,7 @@ impl Counted {
     }
 }
 
-impl MetricsExporter for Counted {
+impl MetricsExporter for CountingMetrics {
     fn enqueued(&self, way: Way, events: usize) {
         self.0.ways.lock().unwrap().push((way, events));
     }

@@ -8,14 +8,14 @@ use outbox::{
     Delivery, DispatchResult, EventEnvelope, EventInterceptor, ListenerError, ListenerRegistry,
     MetricsExporter, Result, Status, Unroutable, Way, WriterHook,
 };
-use outbox_tests::{Fresh, Heard, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, event, eventually, on_every_database};
 
-use crate::harness::{first_row, insert_due, listening, quiet, with_status, write};
+use crate::harness::{first_row, insert_due, manual_poll, recording_listeners, with_status, write};
 
 #[derive(Clone, Default)]
-struct Diary(Arc<Mutex<Vec<String>>>);
+struct Trace(Arc<Mutex<Vec<String>>>);
 
-impl Diary {
+impl Trace {
     fn note(&self, text: impl Into<String>) {
         self.0.lock().unwrap().push(text.into());
     }
@@ -25,9 +25,9 @@ impl Diary {
     }
 }
 
-struct Named(&'static str, Diary);
+struct RecordingInterceptor(&'static str, Trace);
 
-impl EventInterceptor for Named {
+impl EventInterceptor for RecordingInterceptor {
     fn before(&self, _: &EventEnvelope, attempts: u32) -> Result {
         self.1.note(format!("before {} {attempts}", self.0));
         if self.0 == "refuses" { Err("refused".into()) } else { Ok(()) }
@@ -35,37 +35,37 @@ impl EventInterceptor for Named {
 
     fn after(&self, _: &EventEnvelope, error: Option<&ListenerError>) -> Result {
         self.1.note(format!("after {} {error:?}", self.0, error = error.map(ToString::to_string)));
-        Err("nobody minds".into())
+        Err("ignored".into())
     }
 }
 
-async fn interceptors_go_in_and_out_in_order<DB: TestDatabase>(db: Fresh<DB>) {
-    let diary = Diary::default();
-    let own = diary.clone();
+async fn interceptors_run_in_order_and_unwind_in_reverse<DB: TestDatabase>(db: Fresh<DB>) {
+    let trace = Trace::default();
+    let own = trace.clone();
     let registry = ListenerRegistry::new().register_for("Order", "A", move |_: Delivery| {
         own.note("listener");
         async {}
     });
-    let outbox = quiet(&db, registry)
-        .intercept(Named("one", diary.clone()))
-        .intercept(Named("two", diary.clone()))
+    let outbox = manual_poll(&db, registry)
+        .intercept(RecordingInterceptor("one", trace.clone()))
+        .intercept(RecordingInterceptor("two", trace.clone()))
         .start()
         .await
         .unwrap();
     write(&outbox, &[event("A")]).await;
     eventually("it is done", async || with_status(&db, 1).await == 1).await;
     let expected = ["before one 0", "before two 0", "listener", "after two None", "after one None"];
-    assert_eq!(diary.lines(), expected);
+    assert_eq!(trace.lines(), expected);
 }
 
-async fn a_refusal_is_a_failure_and_only_those_who_went_in_come_out<DB: TestDatabase>(
+async fn a_refusing_interceptor_fails_the_attempt_and_skips_the_rest<DB: TestDatabase>(
     db: Fresh<DB>,
 ) {
-    let (diary, heard) = (Diary::default(), Heard::default());
-    let outbox = quiet(&db, listening(&heard))
-        .intercept(Named("one", diary.clone()))
-        .intercept(Named("refuses", diary.clone()))
-        .intercept(Named("three", diary.clone()))
+    let (trace, received) = (Trace::default(), CallLog::default());
+    let outbox = manual_poll(&db, recording_listeners(&received))
+        .intercept(RecordingInterceptor("one", trace.clone()))
+        .intercept(RecordingInterceptor("refuses", trace.clone()))
+        .intercept(RecordingInterceptor("three", trace.clone()))
         .max_attempts(1)
         .start()
         .await
@@ -73,45 +73,46 @@ async fn a_refusal_is_a_failure_and_only_those_who_went_in_come_out<DB: TestData
     write(&outbox, &[event("A")]).await;
     eventually("it is dead", async || with_status(&db, 3).await == 1).await;
     let expected = ["before one 0", "before refuses 0", "after one Some(\"refused\")"];
-    assert_eq!(diary.lines(), expected);
+    assert_eq!(trace.lines(), expected);
     assert_eq!(
-        (heard.count(), first_row(&db, &outbox).await.last_error.as_deref()),
+        (received.count(), first_row(&db, &outbox).await.last_error.as_deref()),
         (0, Some("refused"))
     );
 }
 
-/// Without a listener there is nothing to stand around, but an audit must hear of the event's end.
-async fn interceptors_hear_of_what_nobody_listens_to<DB: TestDatabase>(db: Fresh<DB>) {
-    let (diary, heard) = (Diary::default(), Heard::default());
-    let builder = quiet(&db, listening(&heard)).unroutable(Unroutable::Dead);
-    let builder = builder.intercept(Named("one", diary.clone()));
-    let builder = builder.intercept(Named("refuses", diary.clone()));
-    let outbox = builder.intercept(Named("three", diary.clone())).start().await.unwrap();
+/// There is no listener call to intercept, but an audit must see that the event became dead.
+async fn interceptors_are_called_for_unroutable_events<DB: TestDatabase>(db: Fresh<DB>) {
+    let (trace, received) = (Trace::default(), CallLog::default());
+    let builder = manual_poll(&db, recording_listeners(&received)).unroutable(Unroutable::Dead);
+    let builder = builder.intercept(RecordingInterceptor("one", trace.clone()));
+    let builder = builder.intercept(RecordingInterceptor("refuses", trace.clone()));
+    let outbox =
+        builder.intercept(RecordingInterceptor("three", trace.clone())).start().await.unwrap();
     let error = "nobody listens to `Unknown` of aggregate `Order`";
     let expected = [
         "before one 0".to_owned(),
         "before refuses 0".to_owned(),
         format!("after one Some({error:?})"),
     ];
-    // Hot and cold.
+    // Through the hot queue and the cold queue.
     write(&outbox, &[event("Unknown")]).await;
     eventually("it is dead", async || with_status(&db, 3).await == 1).await;
-    assert_eq!(diary.lines(), expected);
+    assert_eq!(trace.lines(), expected);
     insert_due(&db, &outbox, &["Unknown"]).await;
     outbox.poll_once().await.unwrap();
     eventually("both are dead", async || with_status(&db, 3).await == 2).await;
-    assert_eq!(diary.lines()[3..], expected);
+    assert_eq!(trace.lines()[3..], expected);
     let row = first_row(&db, &outbox).await;
     assert_eq!(
         (row.attempts, row.last_error.as_deref()),
         (0, Some(error)),
-        "a refusal is too late"
+        "a refusal has no effect"
     );
 }
 
-async fn panics_around_a_listener_harm_nobody<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let outbox = quiet(&db, listening(&heard))
+async fn a_panicking_interceptor_does_not_affect_other_events<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
+    let outbox = manual_poll(&db, recording_listeners(&received))
         .workers(1)
         .before(|event, attempts| {
             assert!(event.event_type() != "A" || attempts > 0, "an interceptor panics");
@@ -150,16 +151,17 @@ impl WriterHook for PanickingHook {
     }
 }
 
-async fn a_panicking_hook_stands_in_nobodys_way<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let outbox = quiet(&db, listening(&heard)).hook(PanickingHook).start().await.unwrap();
+async fn a_panicking_hook_does_not_stop_delivery<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
+    let outbox =
+        manual_poll(&db, recording_listeners(&received)).hook(PanickingHook).start().await.unwrap();
     let mut tx = outbox.begin().await.unwrap();
-    assert!(tx.write(event("B")).is_err(), "refused, and nothing else");
+    assert!(tx.write(event("B")).is_err(), "only this event is refused");
     tx.write(event("A")).unwrap();
     tx.commit().await.unwrap();
-    heard.reach(1).await;
+    received.wait_for(1).await;
     outbox.drained().await.unwrap();
-    assert_eq!(heard.types(), ["A"]);
+    assert_eq!(received.types(), ["A"]);
 }
 
 struct PanickingMetrics;
@@ -182,23 +184,27 @@ impl MetricsExporter for PanickingMetrics {
     }
 }
 
-async fn a_panicking_exporter_stands_in_nobodys_way<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let outbox = quiet(&db, listening(&heard)).metrics(PanickingMetrics).start().await.unwrap();
+async fn a_panicking_metrics_exporter_does_not_stop_delivery<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
+    let outbox = manual_poll(&db, recording_listeners(&received))
+        .metrics(PanickingMetrics)
+        .start()
+        .await
+        .unwrap();
     write(&outbox, &[event("A")]).await;
     insert_due(&db, &outbox, &["B"]).await;
     outbox.poll_once().await.unwrap();
-    heard.reach(2).await;
+    received.wait_for(2).await;
     outbox.drained().await.unwrap();
-    heard.assert_each_once(2);
+    received.assert_each_once(2);
     assert_eq!(with_status(&db, 1).await, 2);
 }
 
 on_every_database!(
-    a_panicking_exporter_stands_in_nobodys_way,
-    interceptors_go_in_and_out_in_order,
-    a_refusal_is_a_failure_and_only_those_who_went_in_come_out,
-    interceptors_hear_of_what_nobody_listens_to,
-    panics_around_a_listener_harm_nobody,
-    a_panicking_hook_stands_in_nobodys_way,
+    a_panicking_metrics_exporter_does_not_stop_delivery,
+    interceptors_run_in_order_and_unwind_in_reverse,
+    a_refusing_interceptor_fails_the_attempt_and_skips_the_rest,
+    interceptors_are_called_for_unroutable_events,
+    a_panicking_interceptor_does_not_affect_other_events,
+    a_panicking_hook_does_not_stop_delivery,
 );

@@ -1,21 +1,28 @@
-//! Straight from the commit to the listener.
+//! The hot path: delivery directly after the commit.
 
 use std::time::{Duration, SystemTime};
 
 use outbox::{Config, Delivery, EventEnvelope, ListenerOptions, ListenerRegistry, Status, Way};
-use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
-use crate::harness::{Counted, HOUR, first_row, listening, locked, quiet, with_status, write};
+use crate::harness::{
+    CountingMetrics, HOUR, first_row, locked_rows, manual_poll, recording_listeners, with_status,
+    write,
+};
 
-async fn delivery_needs_no_poll<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, counted) = (Heard::default(), Counted::default());
-    let outbox = quiet(&db, listening(&heard)).metrics(counted.clone()).start().await.unwrap();
+async fn hot_events_are_delivered_without_polling<DB: TestDatabase>(db: Fresh<DB>) {
+    let (received, counted) = (CallLog::default(), CountingMetrics::default());
+    let outbox = manual_poll(&db, recording_listeners(&received))
+        .metrics(counted.clone())
+        .start()
+        .await
+        .unwrap();
     for name in ["A", "B", "C"] {
         write(&outbox, &[event(name)]).await;
     }
-    heard.reach(3).await;
+    received.wait_for(3).await;
     outbox.drained().await.unwrap();
-    heard.assert_each_once(3);
+    received.assert_each_once(3);
     assert_eq!((counted.way(Way::Hot), counted.way(Way::Cold)), (3, 0));
     let lags = counted.lags();
     assert!(lags.len() == 3 && lags.iter().all(|lag| *lag < HOUR), "{lags:?}");
@@ -24,34 +31,38 @@ async fn delivery_needs_no_poll<DB: TestDatabase>(db: Fresh<DB>) {
     outbox.shutdown().await.unwrap();
 }
 
-async fn a_time_that_has_passed_is_no_delay<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, counted) = (Heard::default(), Counted::default());
-    let outbox = quiet(&db, listening(&heard)).metrics(counted.clone()).start().await.unwrap();
+async fn a_past_delivery_time_is_no_delay<DB: TestDatabase>(db: Fresh<DB>) {
+    let (received, counted) = (CallLog::default(), CountingMetrics::default());
+    let outbox = manual_poll(&db, recording_listeners(&received))
+        .metrics(counted.clone())
+        .start()
+        .await
+        .unwrap();
     let now = SystemTime::now();
-    let said = || EventEnvelope::builder("A").aggregate_type("Order").payload_json("{}");
+    let order = || EventEnvelope::builder("A").aggregate_type("Order").payload_json("{}");
     let passed = [
-        said().deliver_at(now - HOUR),
-        said().deliver_at(now),
-        // At its own time, and before it.
-        said().occurred_at(now - HOUR).deliver_at(now - HOUR),
-        said().occurred_at(now - HOUR).deliver_at(SystemTime::UNIX_EPOCH),
+        order().deliver_at(now - HOUR),
+        order().deliver_at(now),
+        // At its occurrence time, and before it.
+        order().occurred_at(now - HOUR).deliver_at(now - HOUR),
+        order().occurred_at(now - HOUR).deliver_at(SystemTime::UNIX_EPOCH),
     ];
     let passed = passed.map(|builder| builder.build().unwrap());
     let mut tx = outbox.begin().await.unwrap();
     tx.write_all(passed).unwrap();
-    tx.write(said().deliver_at(now - HOUR)).unwrap();
+    tx.write(order().deliver_at(now - HOUR)).unwrap();
     tx.commit().await.unwrap();
-    heard.reach(5).await;
+    received.wait_for(5).await;
     outbox.drained().await.unwrap();
-    heard.assert_each_once(5);
+    received.assert_each_once(5);
     let ways = [Way::Hot, Way::HotSkippedDelayed, Way::Cold].map(|way| counted.way(way));
     assert_eq!(ways, [5, 0, 0]);
     assert_eq!(with_status(&db, 1).await, 5);
 }
 
 async fn a_rolled_back_event_is_never_delivered<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let outbox = quiet(&db, listening(&heard)).start().await.unwrap();
+    let received = CallLog::default();
+    let outbox = manual_poll(&db, recording_listeners(&received)).start().await.unwrap();
     for _ in 0..5 {
         let mut tx = outbox.begin().await.unwrap();
         tx.write(event("A")).unwrap();
@@ -59,20 +70,20 @@ async fn a_rolled_back_event_is_never_delivered<DB: TestDatabase>(db: Fresh<DB>)
         drop(tx);
     }
     write(&outbox, &[event("B")]).await;
-    heard.reach(1).await;
+    received.wait_for(1).await;
     outbox.drained().await.unwrap();
-    assert_eq!(heard.types(), ["B"]);
+    assert_eq!(received.types(), ["B"]);
     assert_eq!((&db, outbox.store()).count().await, 1);
 }
 
-async fn nothing_is_lost_when_the_lane_is_full<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, counted) = (Heard::default(), Counted::default());
+async fn no_event_is_lost_when_the_hot_queue_is_full<DB: TestDatabase>(db: Fresh<DB>) {
+    let (received, counted) = (CallLog::default(), CountingMetrics::default());
     let mut config = Config::default();
     config.dispatcher.hot_capacity = 1;
     config.poller.interval = HOUR;
     let outbox = outbox::builder(db.pool.clone())
         .config(config)
-        .listeners(listening(&heard))
+        .listeners(recording_listeners(&received))
         .metrics(counted.clone())
         .start()
         .await
@@ -81,69 +92,77 @@ async fn nothing_is_lost_when_the_lane_is_full<DB: TestDatabase>(db: Fresh<DB>) 
         let burst: Vec<EventEnvelope> = (0..100).map(|_| event("A")).collect();
         write(&outbox, &burst).await;
     }
-    heard.reach(10_000).await;
+    received.wait_for(10_000).await;
     outbox.drained().await.unwrap();
-    heard.assert_each_once(10_000);
+    received.assert_each_once(10_000);
     assert_eq!(with_status(&db, 1).await, 10_000);
     assert!(counted.way(Way::HotDropped) > 9_000, "{}", counted.way(Way::HotDropped));
     outbox.shutdown().await.unwrap();
 }
 
-async fn one_transaction_gets_a_quarter_of_the_lane<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, counted) = (Heard::default(), Counted::default());
-    let outbox = quiet(&db, listening(&heard)).metrics(counted.clone()).start().await.unwrap();
+async fn one_transaction_gets_at_most_a_quarter_of_the_hot_queue<DB: TestDatabase>(db: Fresh<DB>) {
+    let (received, counted) = (CallLog::default(), CountingMetrics::default());
+    let outbox = manual_poll(&db, recording_listeners(&received))
+        .metrics(counted.clone())
+        .start()
+        .await
+        .unwrap();
     let burst: Vec<EventEnvelope> = (0..600).map(|_| event("A")).collect();
     write(&outbox, &burst).await;
-    heard.reach(600).await;
-    heard.assert_each_once(600);
+    received.wait_for(600).await;
+    received.assert_each_once(600);
     assert_eq!((counted.way(Way::Hot), counted.way(Way::Cold)), (250, 350));
 }
 
-async fn a_receipt_makes_a_foreign_transaction_hot<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, counted) = (Heard::default(), Counted::default());
-    let outbox = quiet(&db, listening(&heard)).metrics(counted.clone()).start().await.unwrap();
+async fn a_receipt_delivers_a_foreign_transaction_through_the_hot_path<DB: TestDatabase>(
+    db: Fresh<DB>,
+) {
+    let (received, counted) = (CallLog::default(), CountingMetrics::default());
+    let outbox = manual_poll(&db, recording_listeners(&received))
+        .metrics(counted.clone())
+        .start()
+        .await
+        .unwrap();
     for _ in 0..20 {
         let mut foreign = db.pool.begin().await.unwrap();
         let receipt = outbox.write_in(&mut foreign, event("A")).await.unwrap().unwrap();
         foreign.commit().await.unwrap();
         outbox.committed(receipt).await.unwrap();
     }
-    heard.reach(20).await;
+    received.wait_for(20).await;
     outbox.drained().await.unwrap();
-    heard.assert_each_once(20);
-    // The poller may have been faster now and then.
+    received.assert_each_once(20);
+    // The poller may sometimes be faster.
     assert!(counted.way(Way::Hot) > 10, "{}", counted.way(Way::Hot));
     assert_eq!(counted.way(Way::Hot) + counted.way(Way::Cold), 20);
 }
 
 async fn a_duplicate_id_is_delivered_once<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let outbox = quiet(&db, listening(&heard)).start().await.unwrap();
+    let received = CallLog::default();
+    let outbox = manual_poll(&db, recording_listeners(&received)).start().await.unwrap();
     let one = event("A");
     write(&outbox, std::slice::from_ref(&one)).await;
     write(&outbox, &[one.clone(), one]).await;
     write(&outbox, &[event("B")]).await;
-    heard.reach(2).await;
+    received.wait_for(2).await;
     outbox.drained().await.unwrap();
-    heard.assert_each_once(2);
+    received.assert_each_once(2);
 }
 
-async fn a_paused_listener_gets_no_seat_and_a_slow_one_only_its_share<DB: TestDatabase>(
-    db: Fresh<DB>,
-) {
-    // One call at a time, and it never returns: others must still come through.
-    let heard = Heard::default();
-    let stuck = heard.clone();
-    let registry = listening(&heard).register_with(
+async fn a_stuck_listener_gets_only_its_share_of_permits<DB: TestDatabase>(db: Fresh<DB>) {
+    // One call at a time, and it never returns: others must still be delivered.
+    let received = CallLog::default();
+    let stuck = received.clone();
+    let registry = recording_listeners(&received).register_with(
         ListenerOptions::DEFAULT.concurrency(1).timeout(outbox::Timeout::Never),
         "Order",
         "Stuck",
         move |delivery: Delivery| {
-            stuck.note(&delivery);
+            stuck.record(&delivery);
             std::future::pending::<()>()
         },
     );
-    let outbox = quiet(&db, registry).workers(4).start().await.unwrap();
+    let outbox = manual_poll(&db, registry).workers(4).start().await.unwrap();
     let burst: Vec<EventEnvelope> = (0..2_000).map(|_| event("Stuck")).collect();
     for chunk in burst.chunks(100) {
         write(&outbox, chunk).await;
@@ -152,43 +171,43 @@ async fn a_paused_listener_gets_no_seat_and_a_slow_one_only_its_share<DB: TestDa
         write(&outbox, &[event("A"), event("B")]).await;
     }
     eventually("the others are delivered", async || {
-        heard.types().iter().filter(|name| *name != "Stuck").count() == 100
+        received.types().iter().filter(|name| *name != "Stuck").count() == 100
     })
     .await;
-    assert_eq!(heard.types().iter().filter(|name| *name == "Stuck").count(), 1);
-    // It has taken only a share: the rest is there for other nodes.
-    assert!(locked(&db).await < 800, "{}", locked(&db).await);
+    assert_eq!(received.types().iter().filter(|name| *name == "Stuck").count(), 1);
+    // It claims only its share: the rest is left to other nodes.
+    assert!(locked_rows(&db).await < 800, "{}", locked_rows(&db).await);
 }
 
-async fn a_stuck_listener_with_a_timeout_blocks_nobody<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+async fn a_stuck_listener_with_a_timeout_does_not_block_others<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
     let short = outbox::Timeout::After(Duration::from_millis(50));
-    let registry = listening(&heard).register_with(
+    let registry = recording_listeners(&received).register_with(
         ListenerOptions::DEFAULT.timeout(short).max_attempts(1),
         "Order",
         "Stuck",
         |_: Delivery| std::future::pending::<()>(),
     );
-    let outbox = quiet(&db, registry).workers(2).start().await.unwrap();
+    let outbox = manual_poll(&db, registry).workers(2).start().await.unwrap();
     let burst: Vec<EventEnvelope> = (0..20).map(|_| event("Stuck")).collect();
     write(&outbox, &burst).await;
     write(&outbox, &[event("A")]).await;
-    heard.reach(1).await;
+    received.wait_for(1).await;
     outbox.drained().await.unwrap();
     assert_eq!((with_status(&db, 3).await, with_status(&db, 1).await), (20, 1));
     let row = first_row(&db, &outbox).await;
     assert_eq!(row.last_error.unwrap(), "the listener took longer than 50ms");
 }
 
-async fn large_payloads_are_never_in_memory_together<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+async fn large_payloads_are_delivered_within_max_bytes<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
     let mut config = Config::default();
     config.dispatcher.max_bytes = 3 * 1024 * 1024;
     config.poller.interval = HOUR;
     let registry = ListenerRegistry::new().register("Large", {
-        let heard = heard.clone();
+        let received = received.clone();
         move |delivery: Delivery| {
-            heard.note(&delivery);
+            received.record(&delivery);
             async {}
         }
     });
@@ -199,21 +218,21 @@ async fn large_payloads_are_never_in_memory_together<DB: TestDatabase>(db: Fresh
         let large = || EventEnvelope::json("Large", payload.clone()).unwrap();
         write(&outbox, &[large(), large(), large(), large()]).await;
     }
-    heard.reach(20).await;
+    received.wait_for(20).await;
     outbox.drained().await.unwrap();
-    heard.assert_each_once(20);
+    received.assert_each_once(20);
     assert_eq!(with_status(&db, 1).await, 20);
 }
 
 on_every_database!(
-    delivery_needs_no_poll,
-    a_time_that_has_passed_is_no_delay,
+    hot_events_are_delivered_without_polling,
+    a_past_delivery_time_is_no_delay,
     a_rolled_back_event_is_never_delivered,
-    nothing_is_lost_when_the_lane_is_full,
-    one_transaction_gets_a_quarter_of_the_lane,
-    a_receipt_makes_a_foreign_transaction_hot,
+    no_event_is_lost_when_the_hot_queue_is_full,
+    one_transaction_gets_at_most_a_quarter_of_the_hot_queue,
+    a_receipt_delivers_a_foreign_transaction_through_the_hot_path,
     a_duplicate_id_is_delivered_once,
-    a_paused_listener_gets_no_seat_and_a_slow_one_only_its_share,
-    a_stuck_listener_with_a_timeout_blocks_nobody,
-    large_payloads_are_never_in_memory_together,
+    a_stuck_listener_gets_only_its_share_of_permits,
+    a_stuck_listener_with_a_timeout_does_not_block_others,
+    large_payloads_are_delivered_within_max_bytes,
 );

@@ -1,39 +1,40 @@
-//! A network that is slow. On PostgreSQL, where a claim is one statement, so that its time is known.
+//! A slow network. On PostgreSQL only, where a claim is one statement, so that its duration is known.
 
 use std::time::{Duration, Instant};
 
 use outbox::EventEnvelope;
-use outbox_tests::{Fresh, Heard, Proxy, TestDatabase, event};
+use outbox_tests::{CallLog, Fresh, Proxy, TestDatabase, event};
 use sqlx::Postgres;
 use sqlx::pool::PoolOptions;
 
-use super::harness::{HOUR, listening, write};
-use super::poller::backed_off;
+use super::harness::{HOUR, recording_listeners, write};
+use super::poller::wait_until_idle;
 
-/// How long each message takes.
-const WAY: Duration = Duration::from_millis(400);
+/// The network delay of each message.
+const ONE_WAY_DELAY: Duration = Duration::from_millis(400);
 
-/// The poller knows when something will be due before it claims in vain, and that takes its time.
+/// The poller knows the next due time before a claim that finds nothing, and that claim takes time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn claims_do_not_move_what_will_be_due() {
+async fn slow_claims_do_not_delay_the_next_due_event() {
     let Some(db) = Fresh::<Postgres>::new().await else { return };
-    let (heard, proxy) = (Heard::default(), Proxy::before(&db.url()).await);
+    let (received, proxy) = (CallLog::default(), Proxy::before(&db.url()).await);
     let options = Postgres::named(proxy.url(), db.name());
     let pool = PoolOptions::<Postgres>::new().connect_with(options).await.unwrap();
-    let builder = outbox::builder(pool).listeners(listening(&heard)).poll_interval(HOUR);
+    let builder =
+        outbox::builder(pool).listeners(recording_listeners(&received)).poll_interval(HOUR);
     let outbox = builder.start().await.unwrap();
-    backed_off(&outbox).await;
+    wait_until_idle(&outbox).await;
     let delay = Duration::from_secs(8);
     let delayed =
         EventEnvelope::builder("A").aggregate_type("Order").payload_json("{}").deliver_after(delay);
-    proxy.delay(WAY);
-    // Something is due that nobody here knows.
+    proxy.delay(ONE_WAY_DELAY);
+    // One event is due that this node does not handle.
     write(&outbox, &[event("Unknown"), delayed.build().unwrap()]).await;
     let written = Instant::now();
-    let waited = heard.reach(1).await[0].at - written;
+    let waited = received.wait_for(1).await[0].at - written;
     println!("called {waited:?} after the commit");
-    // The look and the claim that find it are four ways, less what the commit took on its way back.
-    assert!(waited < delay + 4 * WAY, "{waited:?}");
+    // The peek and the claim that find it take four network delays, minus the one of the commit response.
+    assert!(waited < delay + 4 * ONE_WAY_DELAY, "{waited:?}");
     proxy.delay(Duration::ZERO);
     outbox.shutdown().await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! The whole way of an event, through a running outbox, on every database.
+//! End-to-end delivery through a running outbox, on every database.
 
 #![allow(
     missing_docs,

@@ -1,4 +1,4 @@
-//! Processes that do only a part, and events that nobody here knows.
+//! Nodes with a limited mode, and events that a node does not handle.
 
 use std::time::Duration;
 
@@ -6,15 +6,16 @@ use outbox::{
     Config, Delivery, Error, ListenerOptions, ListenerRegistry, Mode, Status, Timeout, Unroutable,
     Way,
 };
-use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
 use crate::harness::{
-    Counted, HOUR, first_row, insert_due, listening, locked, quiet, with_status, write,
+    CountingMetrics, HOUR, first_row, insert_due, locked_rows, manual_poll, recording_listeners,
+    with_status, write,
 };
 
-async fn a_poller_only_process_has_no_hot_path<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, counted) = (Heard::default(), Counted::default());
-    let outbox = quiet(&db, listening(&heard))
+async fn a_poller_only_node_has_no_hot_path<DB: TestDatabase>(db: Fresh<DB>) {
+    let (received, counted) = (CallLog::default(), CountingMetrics::default());
+    let outbox = manual_poll(&db, recording_listeners(&received))
         .mode(Mode::PollerOnly)
         .metrics(counted.clone())
         .start()
@@ -22,44 +23,44 @@ async fn a_poller_only_process_has_no_hot_path<DB: TestDatabase>(db: Fresh<DB>) 
         .unwrap();
     write(&outbox, &[event("A"), event("B")]).await;
     // The commit wakes its own poller.
-    heard.reach(2).await;
+    received.wait_for(2).await;
     assert_eq!((counted.way(Way::Hot), counted.way(Way::Cold)), (0, 2));
 }
 
-async fn a_writer_only_process_needs_no_listeners<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_writer_only_node_needs_no_listeners<DB: TestDatabase>(db: Fresh<DB>) {
     let producer = outbox::builder(db.pool.clone()).mode(Mode::WriterOnly).start().await.unwrap();
     write(&producer, &[event("A")]).await;
     assert!(matches!(producer.poll_once().await, Err(Error::WriterOnly)));
     assert!(matches!(producer.drained().await, Err(Error::WriterOnly)));
     let row = first_row(&db, &producer).await;
     assert_eq!((row.status, row.token, row.locked_by), (Status::New, 0, None));
-    let heard = Heard::default();
-    let worker = quiet(&db, listening(&heard)).start().await.unwrap();
-    heard.reach(1).await;
+    let received = CallLog::default();
+    let worker = manual_poll(&db, recording_listeners(&received)).start().await.unwrap();
+    received.wait_for(1).await;
     producer.shutdown().await.unwrap();
     worker.shutdown().await.unwrap();
 }
 
-async fn an_event_nobody_knows_waits_for_a_process_that_does<DB: TestDatabase>(db: Fresh<DB>) {
-    let (old_heard, new_heard) = (Heard::default(), Heard::default());
+async fn an_unknown_event_waits_for_a_node_that_handles_it<DB: TestDatabase>(db: Fresh<DB>) {
+    let (old_received, new_received) = (CallLog::default(), CallLog::default());
     let interval = Duration::from_millis(20);
     let old = outbox::builder(db.pool.clone())
-        .listeners(listening(&old_heard))
+        .listeners(recording_listeners(&old_received))
         .poll_interval(interval)
         .start()
         .await
         .unwrap();
-    // Hot and cold.
+    // Through the hot queue and the cold queue.
     write(&old, &[event("New"), event("A")]).await;
     (&db, old.store()).insert_due(&[event("New"), event("B")]).await;
-    old_heard.reach(2).await;
+    old_received.wait_for(2).await;
     old.drained().await.unwrap();
     let row = first_row(&db, &old).await;
-    assert_eq!((row.status, row.token, row.attempts), (Status::New, 0, 0), "left alone");
-    let noted = new_heard.clone();
+    assert_eq!((row.status, row.token, row.attempts), (Status::New, 0, 0), "it is not claimed");
+    let recorded = new_received.clone();
     let registry =
         ListenerRegistry::new().register_for("Order", "New", move |delivery: Delivery| {
-            noted.note(&delivery);
+            recorded.record(&delivery);
             async {}
         });
     let new = outbox::builder(db.pool.clone())
@@ -68,15 +69,15 @@ async fn an_event_nobody_knows_waits_for_a_process_that_does<DB: TestDatabase>(d
         .start()
         .await
         .unwrap();
-    new_heard.reach(2).await;
+    new_received.wait_for(2).await;
     new.drained().await.unwrap();
     assert_eq!(with_status(&db, 1).await, 4);
-    old_heard.assert_each_once(2);
-    new_heard.assert_each_once(2);
+    old_received.assert_each_once(2);
+    new_received.assert_each_once(2);
 }
 
-async fn claims_cost_the_same_whatever_nobody_knows<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+async fn unknown_events_do_not_slow_down_claims<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
     let mut medians = Vec::new();
     db.store().await;
     for unknown in [0, 100_000] {
@@ -84,8 +85,8 @@ async fn claims_cost_the_same_whatever_nobody_knows<DB: TestDatabase>(db: Fresh<
             db.fill("Unknown", 0, 1, unknown).await;
             db.run(DB::ANALYZE).await;
         }
-        let counted = Counted::default();
-        let outbox = quiet(&db, listening(&heard))
+        let counted = CountingMetrics::default();
+        let outbox = manual_poll(&db, recording_listeners(&received))
             .mode(Mode::PollerOnly)
             .metrics(counted.clone())
             .start()
@@ -93,9 +94,9 @@ async fn claims_cost_the_same_whatever_nobody_knows<DB: TestDatabase>(db: Fresh<
             .unwrap();
         outbox.drained().await.unwrap();
         for _ in 0..60 {
-            let before = heard.count();
+            let before = received.count();
             write(&outbox, &[event("A")]).await;
-            heard.reach(before + 1).await;
+            received.wait_for(before + 1).await;
         }
         medians.push(counted.median_claim());
         outbox.shutdown().await.unwrap();
@@ -109,30 +110,37 @@ async fn claims_cost_the_same_whatever_nobody_knows<DB: TestDatabase>(db: Fresh<
     assert!(medians[1] < 2 * medians[0] + Duration::from_millis(2), "{medians:?}");
 }
 
-async fn unknown_events_can_be_dead_at_once<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let outbox = quiet(&db, listening(&heard)).unroutable(Unroutable::Dead).start().await.unwrap();
+async fn unroutable_events_can_become_dead_immediately<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
+    let outbox = manual_poll(&db, recording_listeners(&received))
+        .unroutable(Unroutable::Dead)
+        .start()
+        .await
+        .unwrap();
     write(&outbox, &[event("Unknown"), event("A")]).await;
     (&db, outbox.store()).insert_due(&[event("Unknown"), event("B")]).await;
     outbox.poll_once().await.unwrap();
-    heard.reach(2).await;
+    received.wait_for(2).await;
     eventually("both are dead", async || with_status(&db, 3).await == 2).await;
     let row = first_row(&db, &outbox).await;
     let error = "nobody listens to `Unknown` of aggregate `Order`";
     assert_eq!((row.attempts, row.last_error.as_deref()), (0, Some(error)));
 }
 
-/// Listeners can be closed for a long time: paused by their breakers, or busy with all that they may hold.
-async fn unknown_events_are_dead_while_listeners_are_closed<DB: TestDatabase>(db: Fresh<DB>) {
+/// Listeners can be unavailable for long: paused by their breakers, or at their limit.
+async fn unroutable_events_become_dead_while_listeners_are_at_their_limit<DB: TestDatabase>(
+    db: Fresh<DB>,
+) {
     db.store().await;
     for others in [false, true] {
         db.run("DELETE FROM outbox_event").await;
-        let (stuck, heard) = (Heard::default(), Heard::default());
-        let registry = if others { listening(&heard) } else { ListenerRegistry::new() };
+        let (stuck, received) = (CallLog::default(), CallLog::default());
+        let registry =
+            if others { recording_listeners(&received) } else { ListenerRegistry::new() };
         let one = ListenerOptions::DEFAULT.concurrency(1).timeout(Timeout::Never);
-        let noted = stuck.clone();
+        let recorded = stuck.clone();
         let registry = registry.register_with(one, "Order", "Stuck", move |delivery: Delivery| {
-            noted.note(&delivery);
+            recorded.record(&delivery);
             std::future::pending::<()>()
         });
         let mut config = Config::default();
@@ -143,49 +151,49 @@ async fn unknown_events_are_dead_while_listeners_are_closed<DB: TestDatabase>(db
         insert_due(&db, &outbox, &["Stuck"; 40]).await;
         let claimed = async || {
             outbox.poll_once().await.unwrap();
-            locked(&db).await
+            locked_rows(&db).await
         };
-        // It has all that it may hold when a round brings no more.
-        eventually("it is closed", async || {
-            let before = locked(&db).await;
+        // It is at its limit when a poll claims no more rows.
+        eventually("the listener is at its limit", async || {
+            let before = locked_rows(&db).await;
             before > 0 && claimed().await == before
         })
         .await;
         assert!(claimed().await < 40);
-        // Some below the place where claims begin, and some above.
+        // Some below the low watermark, and some above.
         let rows = insert_due(&db, &outbox, &["Unknown"; 3]).await;
         let age = DB::AGE.replace("{table}", "outbox_event").replace("{micros}", "3600000000");
         db.run(format!("{age} WHERE sequence = {}", rows[0])).await;
         outbox.poll_once().await.unwrap();
         eventually("they are dead", async || with_status(&db, 3).await == 3).await;
-        assert_eq!(stuck.count(), 1, "it has not moved");
+        assert_eq!(stuck.count(), 1, "no further call was made");
         outbox.shutdown().await.unwrap();
-        assert_eq!(with_status(&db, 0).await, 40, "nothing has happened to the others");
+        assert_eq!(with_status(&db, 0).await, 40, "the other events are unchanged");
     }
 }
 
-async fn two_outboxes_on_one_table_in_one_process<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let first = quiet(&db, listening(&heard)).start().await.unwrap();
-    let second = quiet(&db, listening(&heard)).start().await.unwrap();
+async fn two_outboxes_can_share_a_table_in_one_process<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
+    let first = manual_poll(&db, recording_listeners(&received)).start().await.unwrap();
+    let second = manual_poll(&db, recording_listeners(&received)).start().await.unwrap();
     for number in 0..50 {
         write(if number % 2 == 0 { &first } else { &second }, &[event("A")]).await;
     }
-    heard.reach(50).await;
+    received.wait_for(50).await;
     first.drained().await.unwrap();
     second.drained().await.unwrap();
-    heard.assert_each_once(50);
+    received.assert_each_once(50);
     first.shutdown().await.unwrap();
     write(&second, &[event("A")]).await;
-    heard.reach(51).await;
+    received.wait_for(51).await;
 }
 
 on_every_database!(
-    a_poller_only_process_has_no_hot_path,
-    a_writer_only_process_needs_no_listeners,
-    an_event_nobody_knows_waits_for_a_process_that_does,
-    claims_cost_the_same_whatever_nobody_knows,
-    unknown_events_can_be_dead_at_once,
-    unknown_events_are_dead_while_listeners_are_closed,
-    two_outboxes_on_one_table_in_one_process,
+    a_poller_only_node_has_no_hot_path,
+    a_writer_only_node_needs_no_listeners,
+    an_unknown_event_waits_for_a_node_that_handles_it,
+    unknown_events_do_not_slow_down_claims,
+    unroutable_events_can_become_dead_immediately,
+    unroutable_events_become_dead_while_listeners_are_at_their_limit,
+    two_outboxes_can_share_a_table_in_one_process,
 );

@@ -1,12 +1,12 @@
-//! Nodes that call each other, on PostgreSQL.
+//! Notifications between nodes, on PostgreSQL.
 
 use std::time::{Duration, Instant};
 
 use outbox::Mode;
-use outbox_tests::{Fresh, Heard, Log, event, eventually};
+use outbox_tests::{CallLog, Fresh, Log, event, eventually};
 use sqlx::Postgres;
 
-use crate::harness::{listening, quiet, write};
+use crate::harness::{manual_poll, recording_listeners, write};
 
 const LISTENERS: &str = "SELECT COUNT(*) FROM pg_stat_activity \
     WHERE datname = current_database() AND query LIKE 'LISTEN%'";
@@ -15,12 +15,13 @@ const LISTENERS: &str = "SELECT COUNT(*) FROM pg_stat_activity \
 async fn a_commit_wakes_other_nodes() {
     let Some(db) = Fresh::<Postgres>::new().await else { return };
     if db.is_pooled().await {
-        // See below.
+        // Notifications do not arrive; see the next test.
         return;
     }
-    let heard = Heard::default();
-    // Its poller would sleep for an hour.
-    let worker = quiet(&db, listening(&heard)).notify(true).start().await.unwrap();
+    let received = CallLog::default();
+    // Its poll interval is an hour.
+    let worker =
+        manual_poll(&db, recording_listeners(&received)).notify(true).start().await.unwrap();
     let producer =
         outbox::builder(db.pool.clone()).mode(Mode::WriterOnly).notify(true).start().await.unwrap();
     eventually("it listens", async || db.number(LISTENERS).await == 1).await;
@@ -29,50 +30,52 @@ async fn a_commit_wakes_other_nodes() {
     for round in 1..=21 {
         write(&producer, &[event("A")]).await;
         let committed = Instant::now();
-        let calls = heard.reach(round).await;
+        let calls = received.wait_for(round).await;
         waits.push(calls[round - 1].at.saturating_duration_since(committed));
     }
     waits.sort();
     println!("from the commit to another node: median {:?}, worst {:?}", waits[10], waits[20]);
     assert!(waits[10] < Duration::from_millis(50), "{waits:?}");
 
-    // The connection is lost, and made again.
+    // The LISTEN connection is lost and re-established.
     db.run(
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
          WHERE datname = current_database() AND query LIKE 'LISTEN%'",
     )
     .await;
     write(&producer, &[event("B")]).await;
-    heard.reach(22).await;
+    received.wait_for(22).await;
     eventually("it listens again", async || db.number(LISTENERS).await == 1).await;
     write(&producer, &[event("C")]).await;
-    heard.reach(23).await;
+    received.wait_for(23).await;
     producer.shutdown().await.unwrap();
     worker.shutdown().await.unwrap();
 }
 
-/// Behind a connection pooler in transaction mode none arrives: the log says so, and the poller finds the events.
+/// Behind a connection pooler in transaction mode no notification arrives: this is logged, and the poller finds the
+/// events.
 #[tokio::test]
-async fn what_does_not_arrive_is_told() {
+async fn lost_notifications_are_logged() {
     let Some(db) = Fresh::<Postgres>::new().await else { return };
-    let (log, _log) = Log::of_this_thread();
-    let heard = Heard::default();
-    let worker = outbox::builder(db.pool.clone()).listeners(listening(&heard)).notify(true);
+    let (log, _log) = Log::capture();
+    let received = CallLog::default();
+    let worker =
+        outbox::builder(db.pool.clone()).listeners(recording_listeners(&received)).notify(true);
     let worker = worker.start().await.unwrap();
     let producer = outbox::builder(db.pool.clone()).mode(Mode::WriterOnly).notify(true);
     let producer = producer.start().await.unwrap();
     write(&producer, &[event("A")]).await;
-    heard.reach(1).await;
-    let told = || log.with("a notification did not arrive").len();
+    received.wait_for(1).await;
+    let warnings = || log.with("a notification did not arrive").len();
     if db.is_pooled().await {
-        eventually("the log tells", async || told() > 0).await;
+        eventually("the warning is logged", async || warnings() > 0).await;
     } else {
-        // It asks whether the server is still there when it has waited for a while, and so has heard itself.
+        // The heartbeat is sent only after the node has received its own notification.
         let waits = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() \
             AND query = 'SELECT 1'";
-        eventually("it has heard itself", async || db.number(waits).await == 1).await;
+        eventually("its own notification has arrived", async || db.number(waits).await == 1).await;
     }
     producer.shutdown().await.unwrap();
     worker.shutdown().await.unwrap();
-    assert_eq!(told() > 0, db.is_pooled().await);
+    assert_eq!(warnings() > 0, db.is_pooled().await);
 }

@@ -1,4 +1,4 @@
-//! What people see who run it: dead letters, counts, spans.
+//! Operations: dead letters, metrics and spans.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -10,24 +10,26 @@ use outbox::{
     ClaimedEvent, Config, DeadFilter, Delivery, DispatchResult, EventEnvelope, ListenerError,
     ListenerRegistry, MetricsExporter, Mode, Outbox, PollerHandler, Stats, Unroutable,
 };
-use outbox_tests::{Fresh, Heard, Spans, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{CallLog, Fresh, Spans, TestDatabase, event, eventually, on_every_database};
 use tokio::sync::Semaphore;
 
-use crate::harness::{HOUR, held, listening, quiet, with_status, write};
+use crate::harness::{
+    HOUR, blocking_listener, manual_poll, recording_listeners, with_status, write,
+};
 
-/// A listener that refuses for good until it is told otherwise.
-fn refusing(heard: &Heard, refuse: &Arc<AtomicBool>) -> ListenerRegistry {
-    let (heard, refuse) = (heard.clone(), Arc::clone(refuse));
+/// Returns a listener that fails permanently while `refuse` is set.
+fn refusing(received: &CallLog, refuse: &Arc<AtomicBool>) -> ListenerRegistry {
+    let (received, refuse) = (received.clone(), Arc::clone(refuse));
     ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
-        heard.note(&delivery);
+        received.record(&delivery);
         let refuse = refuse.load(Ordering::SeqCst);
         async move { if refuse { Err(ListenerError::permanent("closed")) } else { Ok(()) } }
     })
 }
 
 async fn a_replayed_event_is_delivered_at_once<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, refuse) = (Heard::default(), Arc::new(AtomicBool::new(true)));
-    let outbox = quiet(&db, refusing(&heard, &refuse)).start().await.unwrap();
+    let (received, refuse) = (CallLog::default(), Arc::new(AtomicBool::new(true)));
+    let outbox = manual_poll(&db, refusing(&received, &refuse)).start().await.unwrap();
     let events = [event("A"), event("A"), event("A")];
     write(&outbox, &events).await;
     eventually("they are dead", async || with_status(&db, 3).await == 3).await;
@@ -40,12 +42,12 @@ async fn a_replayed_event_is_delivered_at_once<DB: TestDatabase>(db: Fresh<DB>) 
     outbox.shutdown().await.unwrap();
 }
 
-/// What was told about topics.
+/// Records the metrics reported per topic.
 #[derive(Debug, Default, Clone)]
-struct Topics(Arc<Mutex<Told>>);
+struct Topics(Arc<Mutex<Reported>>);
 
 #[derive(Debug, Default)]
-struct Told {
+struct Reported {
     started: Vec<String>,
     topics: Vec<String>,
     committed: Vec<String>,
@@ -56,9 +58,9 @@ struct Told {
 
 impl MetricsExporter for Topics {
     fn starting(&mut self, table: &str, topics: &[&str]) {
-        let mut told = self.0.lock().unwrap();
-        told.started.push(table.to_owned());
-        told.topics = topics.iter().map(|topic| (*topic).to_owned()).collect();
+        let mut reported = self.0.lock().unwrap();
+        reported.started.push(table.to_owned());
+        reported.topics = topics.iter().map(|topic| (*topic).to_owned()).collect();
     }
 
     fn committed(&self, topic: &str, events: usize) {
@@ -78,31 +80,38 @@ impl MetricsExporter for Topics {
     }
 }
 
-async fn topics_are_those_that_somebody_knows<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, topics) = (Heard::default(), Topics::default());
-    let outbox = quiet(&db, listening(&heard)).metrics(topics.clone()).start().await.unwrap();
+async fn metrics_use_only_known_topics_as_labels<DB: TestDatabase>(db: Fresh<DB>) {
+    let (received, topics) = (CallLog::default(), Topics::default());
+    let outbox = manual_poll(&db, recording_listeners(&received))
+        .metrics(topics.clone())
+        .start()
+        .await
+        .unwrap();
     let twice = event("B");
-    write(&outbox, &[event("A"), event("Unheard-of"), twice.clone()]).await;
-    // Nothing is added, so nothing is counted.
+    write(&outbox, &[event("A"), event("Undeclared"), twice.clone()]).await;
+    // A duplicate adds no row, so it is not counted.
     write(&outbox, std::slice::from_ref(&twice)).await;
-    let told = topics.0.lock().unwrap();
-    assert_eq!(told.started, ["outbox_event"]);
-    let topics = &told.topics;
+    let reported = topics.0.lock().unwrap();
+    assert_eq!(reported.started, ["outbox_event"]);
+    let topics = &reported.topics;
     assert!(
         ["A", "B", "C"].iter().all(|topic| topics.iter().any(|known| known == topic)),
         "{topics:?}"
     );
-    assert_eq!(told.committed, ["A", "other", "B"]);
+    assert_eq!(reported.committed, ["A", "other", "B"]);
 }
 
-/// Also those that nobody was called for.
-async fn every_death_is_counted<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, topics) = (Heard::default(), Topics::default());
+async fn dead_events_without_a_call_are_counted<DB: TestDatabase>(db: Fresh<DB>) {
+    let (received, topics) = (CallLog::default(), Topics::default());
     db.store().await;
     db.fill("A", 0, 1, 3).await;
     db.run("UPDATE outbox_event SET headers = '[1]' WHERE event_id = 'e1'").await;
     db.run("UPDATE outbox_event SET takeovers = 5, locked_by = 'x' WHERE event_id = 'e2'").await;
-    let outbox = quiet(&db, listening(&heard)).metrics(topics.clone()).start().await.unwrap();
+    let outbox = manual_poll(&db, recording_listeners(&received))
+        .metrics(topics.clone())
+        .start()
+        .await
+        .unwrap();
     outbox.drained().await.unwrap();
     assert_eq!((with_status(&db, 3).await, with_status(&db, 1).await), (2, 1));
     let mut died = topics.0.lock().unwrap().died.clone();
@@ -110,21 +119,20 @@ async fn every_death_is_counted<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(died, ["A", "other"]);
 }
 
-/// An event that nobody listens to dies without a call.
-async fn nobody_is_called_for_what_nobody_hears<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, topics) = (Heard::default(), Topics::default());
-    let outbox = quiet(&db, listening(&heard)).unroutable(Unroutable::Dead);
+async fn an_unroutable_event_dies_without_a_call<DB: TestDatabase>(db: Fresh<DB>) {
+    let (received, topics) = (CallLog::default(), Topics::default());
+    let outbox = manual_poll(&db, recording_listeners(&received)).unroutable(Unroutable::Dead);
     let outbox = outbox.metrics(topics.clone()).start().await.unwrap();
-    write(&outbox, &[event("A"), event("Unheard-of")]).await;
+    write(&outbox, &[event("A"), event("Undeclared")]).await;
     outbox.drained().await.unwrap();
-    let told = topics.0.lock().unwrap();
+    let reported = topics.0.lock().unwrap();
     assert_eq!(
-        (&told.called[..], &told.died[..]),
+        (&reported.called[..], &reported.died[..]),
         (&["A".to_owned()][..], &["other".to_owned()][..])
     );
 }
 
-/// The depths of the queues, and when each was told.
+/// Records the reported queue depths, and the time of each report.
 #[derive(Debug, Default, Clone)]
 struct Depths(Arc<Mutex<Vec<(Instant, usize)>>>);
 
@@ -134,33 +142,37 @@ impl MetricsExporter for Depths {
     }
 }
 
-async fn the_depths_of_the_queues_are_a_second_old_at_most<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, gate, depths) = (Heard::default(), Arc::new(Semaphore::new(0)), Depths::default());
-    let outbox = quiet(&db, held(&heard, &gate)).workers(1).metrics(depths.clone());
+async fn queue_depths_are_reported_every_second<DB: TestDatabase>(db: Fresh<DB>) {
+    let (received, semaphore, depths) =
+        (CallLog::default(), Arc::new(Semaphore::new(0)), Depths::default());
+    let outbox = manual_poll(&db, blocking_listener(&received, &semaphore))
+        .workers(1)
+        .metrics(depths.clone());
     let outbox = outbox.start().await.unwrap();
     eventually("a first depth", async || !depths.0.lock().unwrap().is_empty()).await;
-    // The fifth is with its listener.
+    // One of the five is with its listener.
     write(&outbox, &[event("A"), event("A"), event("A"), event("A"), event("A")]).await;
-    heard.reach(1).await;
+    received.wait_for(1).await;
     let since = Instant::now();
-    let told = async |depth| {
-        let is_told = async || depths.0.lock().unwrap().iter().any(|(_, told)| *told == depth);
-        eventually("the depth is told", is_told).await;
+    let reported = async |depth| {
+        let is_reported =
+            async || depths.0.lock().unwrap().iter().any(|(_, reported)| *reported == depth);
+        eventually("the depth is reported", is_reported).await;
     };
-    told(4).await;
+    reported(4).await;
     let late = since.elapsed();
-    assert!(late < Duration::from_secs(4), "told after {late:?}");
-    gate.close();
+    assert!(late < Duration::from_secs(4), "reported after {late:?}");
+    semaphore.close();
     outbox.drained().await.unwrap();
-    let told = depths.0.lock().unwrap().clone();
-    for pair in told.windows(2) {
-        assert!(pair[1].0 - pair[0].0 > Duration::from_millis(900), "too often: {told:?}");
+    let reported = depths.0.lock().unwrap().clone();
+    for pair in reported.windows(2) {
+        assert!(pair[1].0 - pair[0].0 > Duration::from_millis(900), "too often: {reported:?}");
     }
     outbox.shutdown().await.unwrap();
     assert_eq!(depths.0.lock().unwrap().last().map(|(_, depth)| *depth), Some(0));
 }
 
-/// Takes everything, and nothing for now.
+/// A handler of all event types without free capacity.
 struct Full;
 
 impl PollerHandler for Full {
@@ -173,10 +185,10 @@ impl PollerHandler for Full {
     }
 }
 
-async fn what_is_unroutable_is_counted<DB: TestDatabase>(db: Fresh<DB>) {
+async fn unroutable_events_are_counted<DB: TestDatabase>(db: Fresh<DB>) {
     db.store().await;
     db.fill("A", 0, 1, 3).await;
-    db.fill("Unheard-of", 2, 11, 2).await;
+    db.fill("Undeclared", 2, 11, 2).await;
     let sampled = async |topics: &Topics, outbox: Outbox<DB>| {
         eventually("a sample", async || !topics.0.lock().unwrap().tables.is_empty()).await;
         outbox.shutdown().await.unwrap();
@@ -186,20 +198,21 @@ async fn what_is_unroutable_is_counted<DB: TestDatabase>(db: Fresh<DB>) {
     let topics = Topics::default();
     let handled = outbox::builder(db.pool.clone()).handler(Full).metrics(topics.clone());
     assert_eq!(sampled(&topics, handled.start().await.unwrap()).await, (5, 0));
-    // Nothing is claimed in this test: it is about what waits.
+    // This test is about pending rows, so nothing must be claimed.
     let topics = Topics::default();
     let mut config = Config::default();
     config.poller.interval = HOUR;
     config.poller.skip_recent = HOUR * 1_000;
-    let heard =
-        outbox::builder(db.pool.clone()).config(config).listeners(listening(&Heard::default()));
-    let heard = heard.metrics(topics.clone()).start().await.unwrap();
-    assert_eq!(sampled(&topics, heard).await, (5, 2));
+    let received = outbox::builder(db.pool.clone())
+        .config(config)
+        .listeners(recording_listeners(&CallLog::default()));
+    let received = received.metrics(topics.clone()).start().await.unwrap();
+    assert_eq!(sampled(&topics, received).await, (5, 2));
 }
 
 const SECRET: &str = "hush-hush";
 
-fn of_tenant() -> EventEnvelope {
+fn event_of_tenant() -> EventEnvelope {
     EventEnvelope::builder("A")
         .aggregate_type("Order")
         .aggregate_id("7")
@@ -210,7 +223,7 @@ fn of_tenant() -> EventEnvelope {
 }
 
 async fn a_delivery_has_a_span<DB: TestDatabase>(db: Fresh<DB>) {
-    let (spans, heard) = (Spans::of_this_process(), Heard::default());
+    let (spans, received) = (Spans::install(), CallLog::default());
     let mut redacting = Config::default();
     redacting.redact_tenant = true;
     for (config, tenant) in [(Config::default(), " tenant_id=acme"), (redacting, "")] {
@@ -218,11 +231,11 @@ async fn a_delivery_has_a_span<DB: TestDatabase>(db: Fresh<DB>) {
             .config(config)
             .poll_interval(HOUR)
             .mode(Mode::PollerOnly)
-            .listeners(listening(&heard))
+            .listeners(recording_listeners(&received))
             .start()
             .await
             .unwrap();
-        let event = of_tenant();
+        let event = event_of_tenant();
         let id = event.event_id();
         write(&outbox, &[event]).await;
         outbox.drained().await.unwrap();
@@ -240,10 +253,10 @@ async fn a_delivery_has_a_span<DB: TestDatabase>(db: Fresh<DB>) {
 
 on_every_database!(
     a_replayed_event_is_delivered_at_once,
-    topics_are_those_that_somebody_knows,
-    every_death_is_counted,
-    nobody_is_called_for_what_nobody_hears,
-    the_depths_of_the_queues_are_a_second_old_at_most,
-    what_is_unroutable_is_counted,
+    metrics_use_only_known_topics_as_labels,
+    dead_events_without_a_call_are_counted,
+    an_unroutable_event_dies_without_a_call,
+    queue_depths_are_reported_every_second,
+    unroutable_events_are_counted,
     a_delivery_has_a_span,
 );

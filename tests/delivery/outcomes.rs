@@ -1,4 +1,4 @@
-//! What follows from what a listener answers.
+//! The verdict for each outcome of a listener.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,30 +8,33 @@ use outbox::{
     Backoff, Delivery, DispatchResult, ListenerError, ListenerOptions, ListenerRegistry, Outcome,
     Result, Status,
 };
-use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
-use crate::harness::{Counted, HOUR, first_row, insert_due, listening, quiet, with_status, write};
+use crate::harness::{
+    CountingMetrics, HOUR, first_row, insert_due, manual_poll, recording_listeners, with_status,
+    write,
+};
 
-/// Seconds until the first row is due.
+/// Returns the seconds until the first row is due.
 async fn due_in<DB: TestDatabase>(db: &Fresh<DB>) -> f64 {
     let store = db.store().await;
     let next = store.peek(None, None).await.unwrap();
     next.next_in.unwrap().as_secs_f64()
 }
 
-fn failing(heard: &Heard, options: ListenerOptions) -> ListenerRegistry {
-    let heard = heard.clone();
+fn failing(received: &CallLog, options: ListenerOptions) -> ListenerRegistry {
+    let received = received.clone();
     ListenerRegistry::new().register_with(options, "Order", "A", move |delivery: Delivery| {
-        heard.note(&delivery);
+        received.record(&delivery);
         async { Err::<(), _>("no luck") }
     })
 }
 
-async fn failures_are_retried_by_the_policy_and_then_dead<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, counted) = (Heard::default(), Counted::default());
-    // Time passes by moving the rows, and chance is a constant.
+async fn failures_are_retried_by_the_policy_and_then_become_dead<DB: TestDatabase>(db: Fresh<DB>) {
+    let (received, counted) = (CallLog::default(), CountingMetrics::default());
+    // Time passes by aging the rows, and the jitter is constant.
     let policy = Backoff::new(HOUR, 3 * HOUR).unwrap().with_random(|| 0.5);
-    let outbox = quiet(&db, failing(&heard, ListenerOptions::DEFAULT))
+    let outbox = manual_poll(&db, failing(&received, ListenerOptions::DEFAULT))
         .retry_policy(policy)
         .max_attempts(4)
         .metrics(counted.clone())
@@ -40,22 +43,22 @@ async fn failures_are_retried_by_the_policy_and_then_dead<DB: TestDatabase>(db: 
         .unwrap();
     write(&outbox, &[event("A")]).await;
     for (attempts, hours) in [(1, 1), (2, 2), (3, 3)] {
-        heard.reach(attempts).await;
+        received.wait_for(attempts).await;
         outbox.drained().await.unwrap();
         let row = first_row(&db, &outbox).await;
         assert_eq!((row.status, row.attempts), (Status::Retry, attempts as i64));
         assert_eq!((row.last_error.as_deref(), row.locked_by), (Some("no luck"), None));
         let expected = f64::from(hours) * 3_600.0;
         assert!((expected - 5.0..=expected).contains(&due_in(&db).await), "{}", due_in(&db).await);
-        assert_eq!(outbox.poll_once().await.unwrap(), 0, "not before its time");
+        assert_eq!(outbox.poll_once().await.unwrap(), 0, "it is not due yet");
         (&db, outbox.store()).age(HOUR * hours).await;
         outbox.poll_once().await.unwrap();
     }
-    heard.reach(4).await;
+    received.wait_for(4).await;
     outbox.drained().await.unwrap();
     let row = first_row(&db, &outbox).await;
     assert_eq!((row.status, row.attempts, row.ended), (Status::Dead, 4, true));
-    let attempts: Vec<u32> = heard.calls().iter().map(|call| call.attempts).collect();
+    let attempts: Vec<u32> = received.calls().iter().map(|call| call.attempts).collect();
     assert_eq!(attempts, [0, 1, 2, 3]);
     let results: Vec<DispatchResult> =
         counted.results().into_iter().map(|(_, result)| result).collect();
@@ -63,15 +66,15 @@ async fn failures_are_retried_by_the_policy_and_then_dead<DB: TestDatabase>(db: 
     assert_eq!(results, [failure, failure, failure, dead]);
 }
 
-async fn retries_come_without_any_poll_interval<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+async fn retries_do_not_wait_for_the_poll_interval<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
     let options = ListenerOptions::DEFAULT
         .max_attempts(4)
         .retry_base(Duration::from_millis(60))
         .retry_max(Duration::from_millis(100));
-    let outbox = quiet(&db, failing(&heard, options)).start().await.unwrap();
+    let outbox = manual_poll(&db, failing(&received, options)).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
-    let calls = heard.reach(4).await;
+    let calls = received.wait_for(4).await;
     for pair in calls.windows(2) {
         let gap = pair[1].at - pair[0].at;
         assert!(gap >= Duration::from_millis(30), "{gap:?}");
@@ -79,17 +82,17 @@ async fn retries_come_without_any_poll_interval<DB: TestDatabase>(db: Fresh<DB>)
     eventually("it is dead", async || with_status(&db, 3).await == 1).await;
 }
 
-async fn a_listener_may_put_an_event_off<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let noted = heard.clone();
+async fn a_listener_can_defer_an_event<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
+    let recorded = received.clone();
     let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
-        noted.note(&delivery);
+        recorded.record(&delivery);
         async { Ok::<_, ListenerError>(Outcome::RetryAfter(HOUR)) }
     });
-    let outbox = quiet(&db, registry).max_attempts(2).start().await.unwrap();
+    let outbox = manual_poll(&db, registry).max_attempts(2).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     for times in 1..=5 {
-        heard.reach(times).await;
+        received.wait_for(times).await;
         outbox.drained().await.unwrap();
         let row = first_row(&db, &outbox).await;
         assert_eq!((row.status, row.attempts, row.last_error), (Status::Retry, 0, None));
@@ -98,7 +101,7 @@ async fn a_listener_may_put_an_event_off<DB: TestDatabase>(db: Fresh<DB>) {
     }
 }
 
-async fn errors_say_what_is_to_be_done<DB: TestDatabase>(db: Fresh<DB>) {
+async fn the_kind_of_error_decides_the_verdict<DB: TestDatabase>(db: Fresh<DB>) {
     let registry = ListenerRegistry::new()
         .register_for("Order", "Permanent", |_: Delivery| async {
             Err::<(), _>(ListenerError::permanent("the mailbox is gone"))
@@ -115,13 +118,18 @@ async fn errors_say_what_is_to_be_done<DB: TestDatabase>(db: Fresh<DB>) {
         .register_for("Order", "Panic", |delivery: Delivery| async move {
             assert!(delivery.attempts() > 0, "a listener panics");
         });
-    let outbox = quiet(&db, registry).max_attempts(3).start().await.unwrap();
+    let outbox = manual_poll(&db, registry).max_attempts(3).start().await.unwrap();
     for name in ["Permanent", "Later", "Zero", "Centuries", "Panic"] {
         write(&outbox, &[event(name)]).await;
     }
-    eventually("the one that is tried at once is dead", async || with_status(&db, 3).await == 2)
-        .await;
-    eventually("the one that panicked is delivered", async || with_status(&db, 1).await == 1).await;
+    eventually("the event that is retried immediately is dead", async || {
+        with_status(&db, 3).await == 2
+    })
+    .await;
+    eventually("the event whose listener panicked is delivered", async || {
+        with_status(&db, 1).await == 1
+    })
+    .await;
     let rows = (&db, outbox.store());
     let states = async |sequence: i64| {
         let row = rows.row(sequence).await;
@@ -136,28 +144,29 @@ async fn errors_say_what_is_to_be_done<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(states(first + 4).await, (Status::Done, 1, text("the listener panicked")));
 }
 
-async fn a_payload_that_does_not_fit_is_a_failure<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_payload_that_cannot_be_decoded_is_a_failure<DB: TestDatabase>(db: Fresh<DB>) {
     let registry =
         ListenerRegistry::new().register_for("Order", "A", |delivery: Delivery| async move {
             let numbers: Vec<u8> = delivery.payload()?;
             drop(numbers);
             Ok::<(), ListenerError>(())
         });
-    let outbox = quiet(&db, registry).max_attempts(1).start().await.unwrap();
+    let outbox = manual_poll(&db, registry).max_attempts(1).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     eventually("it is dead", async || with_status(&db, 3).await == 1).await;
     let error = first_row(&db, &outbox).await.last_error.unwrap();
     assert!(error.contains("does not fit") && !error.contains("1.5"), "{error}");
 }
 
-async fn errors_that_cannot_be_stored_do_not_stop_the_others<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let registry = listening(&heard).register_for("Order", "Odd", |_: Delivery| async {
-        Result::<()>::Err(format!("\0\u{1b}[31m {}", "ü".repeat(100_000)).into())
-    });
-    let outbox = quiet(&db, registry).max_attempts(1).start().await.unwrap();
-    write(&outbox, &[event("Odd"), event("A"), event("Odd"), event("B")]).await;
-    heard.reach(2).await;
+async fn unstorable_error_texts_do_not_affect_other_events<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
+    let registry =
+        recording_listeners(&received).register_for("Order", "BadError", |_: Delivery| async {
+            Result::<()>::Err(format!("\0\u{1b}[31m {}", "ü".repeat(100_000)).into())
+        });
+    let outbox = manual_poll(&db, registry).max_attempts(1).start().await.unwrap();
+    write(&outbox, &[event("BadError"), event("A"), event("BadError"), event("B")]).await;
+    received.wait_for(2).await;
     outbox.drained().await.unwrap();
     assert_eq!((with_status(&db, 1).await, with_status(&db, 3).await), (2, 2));
     let error = first_row(&db, &outbox).await.last_error.unwrap();
@@ -165,12 +174,12 @@ async fn errors_that_cannot_be_stored_do_not_stop_the_others<DB: TestDatabase>(d
     assert!(error.ends_with("üü…"), "{error}");
 }
 
-async fn attempts_travel_to_the_listener_and_count_failures_only<DB: TestDatabase>(db: Fresh<DB>) {
+async fn listeners_see_the_number_of_failed_attempts<DB: TestDatabase>(db: Fresh<DB>) {
     let calls = Arc::new(AtomicU32::new(0));
-    let heard = Heard::default();
-    let (noted, counter) = (heard.clone(), Arc::clone(&calls));
+    let received = CallLog::default();
+    let (recorded, counter) = (received.clone(), Arc::clone(&calls));
     let registry = ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
-        noted.note(&delivery);
+        recorded.record(&delivery);
         let call = counter.fetch_add(1, Ordering::SeqCst);
         async move {
             match call {
@@ -181,26 +190,26 @@ async fn attempts_travel_to_the_listener_and_count_failures_only<DB: TestDatabas
             }
         }
     });
-    let outbox = quiet(&db, registry).start().await.unwrap();
+    let outbox = manual_poll(&db, registry).start().await.unwrap();
     insert_due(&db, &outbox, &["A"]).await;
     outbox.poll_once().await.unwrap();
-    let calls = heard.reach(4).await;
+    let calls = received.wait_for(4).await;
     let attempts: Vec<u32> = calls.iter().map(|call| call.attempts).collect();
     assert_eq!(attempts, [0, 0, 1, 1]);
     eventually("it is done", async || with_status(&db, 1).await == 1).await;
 }
 
-/// An error whose text cannot be had.
+/// An error whose `Display` panics.
 #[derive(Debug)]
-struct Unspeakable;
+struct PanickingError;
 
-impl std::fmt::Display for Unspeakable {
+impl std::fmt::Display for PanickingError {
     fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         panic!("an error panics");
     }
 }
 
-impl std::error::Error for Unspeakable {}
+impl std::error::Error for PanickingError {}
 
 struct PanickingPolicy;
 
@@ -210,38 +219,42 @@ impl outbox::RetryPolicy for PanickingPolicy {
     }
 }
 
-async fn panics_around_a_failure_spend_an_attempt<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let noted = heard.clone();
-    let registry = failing(&heard, ListenerOptions::DEFAULT.concurrency(1)).register_with(
+async fn a_panic_while_handling_a_failure_spends_an_attempt<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
+    let recorded = received.clone();
+    let registry = failing(&received, ListenerOptions::DEFAULT.concurrency(1)).register_with(
         ListenerOptions::DEFAULT.concurrency(1).max_attempts(1),
         "Order",
-        "Unspeakable",
+        "PanickingError",
         move |delivery: Delivery| {
-            noted.note(&delivery);
-            async { Err::<(), _>(Unspeakable) }
+            recorded.record(&delivery);
+            async { Err::<(), _>(PanickingError) }
         },
     );
-    let outbox =
-        quiet(&db, registry).retry_policy(PanickingPolicy).max_attempts(2).start().await.unwrap();
-    write(&outbox, &[event("A"), event("Unspeakable"), event("Unspeakable")]).await;
+    let outbox = manual_poll(&db, registry)
+        .retry_policy(PanickingPolicy)
+        .max_attempts(2)
+        .start()
+        .await
+        .unwrap();
+    write(&outbox, &[event("A"), event("PanickingError"), event("PanickingError")]).await;
     eventually("all are dead", async || {
         (&db, outbox.store()).age(Duration::from_secs(2)).await;
         outbox.poll_once().await.unwrap();
         with_status(&db, 3).await == 3
     })
     .await;
-    assert_eq!(heard.count(), 4, "twice, and once each");
+    assert_eq!(received.count(), 4, "two calls for A, one for each other");
     outbox.shutdown().await.unwrap();
 }
 
 on_every_database!(
-    panics_around_a_failure_spend_an_attempt,
-    failures_are_retried_by_the_policy_and_then_dead,
-    retries_come_without_any_poll_interval,
-    a_listener_may_put_an_event_off,
-    errors_say_what_is_to_be_done,
-    a_payload_that_does_not_fit_is_a_failure,
-    errors_that_cannot_be_stored_do_not_stop_the_others,
-    attempts_travel_to_the_listener_and_count_failures_only,
+    a_panic_while_handling_a_failure_spends_an_attempt,
+    failures_are_retried_by_the_policy_and_then_become_dead,
+    retries_do_not_wait_for_the_poll_interval,
+    a_listener_can_defer_an_event,
+    the_kind_of_error_decides_the_verdict,
+    a_payload_that_cannot_be_decoded_is_a_failure,
+    unstorable_error_texts_do_not_affect_other_events,
+    listeners_see_the_number_of_failed_attempts,
 );

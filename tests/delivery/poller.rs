@@ -1,4 +1,4 @@
-//! What the poller brings in, and when.
+//! The events the poller claims, and when.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,56 +8,61 @@ use outbox::{
     ClaimedEvent, Config, Delivery, EventEnvelope, ListenerOptions, ListenerRegistry,
     PollerHandler, Status, Unroutable, Way,
 };
-use outbox_tests::{Fresh, Heard, Rows, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
 use crate::harness::{
-    Counted, HOUR, first_row, insert_due, listening, locked, quiet, with_status, write,
+    CountingMetrics, HOUR, first_row, insert_due, locked_rows, manual_poll, recording_listeners,
+    with_status, write,
 };
 
 async fn a_backlog_is_drained_without_pauses<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, store) = (Heard::default(), db.store().await);
+    let (received, store) = (CallLog::default(), db.store().await);
     let events: Vec<EventEnvelope> = (0..3_000).map(|_| event("A")).collect();
     for chunk in events.chunks(500) {
         (&db, &store).insert_due(chunk).await;
     }
-    let outbox = quiet(&db, listening(&heard)).start().await.unwrap();
-    heard.reach(3_000).await;
+    let outbox = manual_poll(&db, recording_listeners(&received)).start().await.unwrap();
+    received.wait_for(3_000).await;
     outbox.drained().await.unwrap();
-    heard.assert_each_once(3_000);
+    received.assert_each_once(3_000);
     assert_eq!(with_status(&db, 1).await, 3_000);
 }
 
-/// Waits until an idle poller sleeps for several seconds at a time.
-pub(crate) async fn backed_off<DB: TestDatabase>(outbox: &outbox::Outbox<DB>) {
+/// Waits until the poller is idle and sleeps for several seconds at a time.
+pub(crate) async fn wait_until_idle<DB: TestDatabase>(outbox: &outbox::Outbox<DB>) {
     outbox.drained().await.unwrap();
     let idle = Instant::now();
-    eventually("it sleeps for long", async || idle.elapsed() > Duration::from_secs(4)).await;
+    eventually("the poller is idle", async || idle.elapsed() > Duration::from_secs(4)).await;
 }
 
-async fn delayed_events_come_on_time<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, counted) = (Heard::default(), Counted::default());
-    let outbox = quiet(&db, listening(&heard)).metrics(counted.clone()).start().await.unwrap();
-    backed_off(&outbox).await;
+async fn delayed_events_are_delivered_on_time<DB: TestDatabase>(db: Fresh<DB>) {
+    let (received, counted) = (CallLog::default(), CountingMetrics::default());
+    let outbox = manual_poll(&db, recording_listeners(&received))
+        .metrics(counted.clone())
+        .start()
+        .await
+        .unwrap();
+    wait_until_idle(&outbox).await;
     let delay = Duration::from_millis(400);
     let envelope =
         EventEnvelope::builder("A").aggregate_type("Order").payload_json("{}").deliver_after(delay);
     let written = Instant::now();
     write(&outbox, &[envelope.build().unwrap()]).await;
-    let late = heard.reach(1).await[0].at - written;
+    let late = received.wait_for(1).await[0].at - written;
     assert!(late >= delay, "{late:?}");
-    // A tenth of a second is the promise; a loaded machine gets some more.
+    // The documented precision is 100 ms; a loaded machine gets more time.
     assert!(late < delay + Duration::from_millis(500), "{late:?}");
     assert_eq!((counted.way(Way::HotSkippedDelayed), counted.way(Way::Hot)), (1, 0));
 }
 
-async fn young_rows_can_be_left_alone<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+async fn recent_rows_can_be_skipped<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
     let mut config = Config::default();
     config.poller.skip_recent = Duration::from_secs(60);
     config.poller.interval = HOUR;
     let outbox = outbox::builder(db.pool.clone())
         .config(config)
-        .listeners(listening(&heard))
+        .listeners(recording_listeners(&received))
         .start()
         .await
         .unwrap();
@@ -65,11 +70,11 @@ async fn young_rows_can_be_left_alone<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(outbox.poll_once().await.unwrap(), 0);
     (&db, outbox.store()).age(Duration::from_secs(61)).await;
     outbox.poll_once().await.unwrap();
-    heard.reach(1).await;
+    received.wait_for(1).await;
 }
 
-async fn failing_events_do_not_crowd_out_new_ones<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, store) = (Heard::default(), db.store().await);
+async fn failing_events_do_not_starve_new_ones<DB: TestDatabase>(db: Fresh<DB>) {
+    let (received, store) = (CallLog::default(), db.store().await);
     let rows = (&db, &store);
     let poison: Vec<EventEnvelope> = (0..3_000).map(|_| event("B")).collect();
     for chunk in poison.chunks(500) {
@@ -78,59 +83,60 @@ async fn failing_events_do_not_crowd_out_new_ones<DB: TestDatabase>(db: Fresh<DB
     db.run("UPDATE outbox_event SET status = 2, attempts = 1").await;
     rows.age(Duration::from_secs(60)).await;
     rows.insert_due(&[event("A")]).await;
-    let outbox = quiet(&db, listening(&heard)).workers(1).start().await.unwrap();
-    eventually("the new one is delivered", async || heard.types().contains(&"A".to_owned())).await;
-    let before = heard.types().iter().position(|name| name == "A").unwrap();
+    let outbox = manual_poll(&db, recording_listeners(&received)).workers(1).start().await.unwrap();
+    eventually("the new one is delivered", async || received.types().contains(&"A".to_owned()))
+        .await;
+    let before = received.types().iter().position(|name| name == "A").unwrap();
     assert!(before < 1_500, "{before} were delivered before it");
     outbox.shutdown().await.unwrap();
 }
 
-/// Keeps what it is given, until it has enough.
+/// Buffers events until it has four of them.
 #[derive(Clone, Default)]
-struct Basket {
-    kept: Arc<Mutex<Vec<(ClaimedEvent, u32)>>>,
-    room: Arc<AtomicUsize>,
+struct BufferingHandler {
+    buffered: Arc<Mutex<Vec<(ClaimedEvent, u32)>>>,
+    capacity: Arc<AtomicUsize>,
 }
 
-impl PollerHandler for Basket {
+impl PollerHandler for BufferingHandler {
     fn available_capacity(&self) -> usize {
-        self.room.load(Ordering::SeqCst)
+        self.capacity.load(Ordering::SeqCst)
     }
 
     fn handle(&self, claimed: ClaimedEvent, attempts: u32) -> bool {
-        let mut kept = self.kept.lock().unwrap();
-        kept.push((claimed, attempts));
-        let enough = kept.len() == 4;
+        let mut buffered = self.buffered.lock().unwrap();
+        buffered.push((claimed, attempts));
+        let enough = buffered.len() == 4;
         if enough {
-            self.room.store(0, Ordering::SeqCst);
+            self.capacity.store(0, Ordering::SeqCst);
         }
         !enough
     }
 }
 
-async fn a_handler_can_take_the_place_of_listeners<DB: TestDatabase>(db: Fresh<DB>) {
-    let basket = Basket::default();
+async fn a_poller_handler_can_replace_listeners<DB: TestDatabase>(db: Fresh<DB>) {
+    let handler = BufferingHandler::default();
     let outbox = outbox::builder(db.pool.clone())
-        .handler(basket.clone())
+        .handler(handler.clone())
         .poll_interval(HOUR)
         .start()
         .await
         .unwrap();
     outbox.drained().await.unwrap();
-    insert_due(&db, &outbox, &["A", "Whatever", "B", "C", "D", "E"]).await;
-    assert_eq!(outbox.poll_once().await.unwrap(), 0, "there is no room");
-    basket.room.store(10, Ordering::SeqCst);
+    insert_due(&db, &outbox, &["A", "Anything", "B", "C", "D", "E"]).await;
+    assert_eq!(outbox.poll_once().await.unwrap(), 0, "there is no capacity");
+    handler.capacity.store(10, Ordering::SeqCst);
     outbox.poll_once().await.unwrap();
-    // It said stop after four; the others were given back.
-    eventually("two are given back", async || locked(&db).await == 4).await;
-    let mut kept = std::mem::take(&mut *basket.kept.lock().unwrap());
-    assert_eq!(kept.iter().map(|(_, attempts)| *attempts).collect::<Vec<_>>(), [0; 4]);
-    assert_eq!(kept[1].0.envelope().event_type(), "Whatever");
-    kept.remove(0).0.done();
-    kept.remove(0).0.retry(HOUR, "not now");
-    kept.remove(0).0.dead("never");
-    drop(kept);
-    eventually("results are there", async || locked(&db).await == 1).await;
+    // It stopped after four; the others are released.
+    eventually("two are released", async || locked_rows(&db).await == 4).await;
+    let mut buffered = std::mem::take(&mut *handler.buffered.lock().unwrap());
+    assert_eq!(buffered.iter().map(|(_, attempts)| *attempts).collect::<Vec<_>>(), [0; 4]);
+    assert_eq!(buffered[1].0.envelope().event_type(), "Anything");
+    buffered.remove(0).0.done();
+    buffered.remove(0).0.retry(HOUR, "not now");
+    buffered.remove(0).0.dead("never");
+    drop(buffered);
+    eventually("the results are recorded", async || locked_rows(&db).await == 1).await;
     let rows = (&db, outbox.store());
     let first = db.number("SELECT MIN(sequence) FROM outbox_event").await;
     let states = async |sequence: i64| {
@@ -140,12 +146,12 @@ async fn a_handler_can_take_the_place_of_listeners<DB: TestDatabase>(db: Fresh<D
     assert_eq!(states(first).await, (Status::Done, 0, String::new()));
     assert_eq!(states(first + 1).await, (Status::Retry, 1, "not now".to_owned()));
     assert_eq!(states(first + 2).await, (Status::Dead, 1, "never".to_owned()));
-    // The one that was dropped returns after its lease.
+    // The dropped event becomes available after its lease.
     rows.age(Duration::from_secs(31)).await;
-    basket.room.store(10, Ordering::SeqCst);
-    eventually("it and the two that were given back are done", async || {
+    handler.capacity.store(10, Ordering::SeqCst);
+    eventually("it and the two released events are done", async || {
         outbox.poll_once().await.unwrap();
-        std::mem::take(&mut *basket.kept.lock().unwrap())
+        std::mem::take(&mut *handler.buffered.lock().unwrap())
             .into_iter()
             .for_each(|(one, _)| one.done());
         with_status(&db, 1).await == 4
@@ -155,49 +161,53 @@ async fn a_handler_can_take_the_place_of_listeners<DB: TestDatabase>(db: Fresh<D
 }
 
 async fn rows_of_long_transactions_are_found<DB: TestDatabase>(db: Fresh<DB>) {
-    // A row that becomes visible long after it was due: below every floor.
-    let heard = Heard::default();
+    // A row that becomes visible long after it was due: below the low watermark.
+    let received = CallLog::default();
     let outbox = outbox::builder(db.pool.clone())
-        .listeners(listening(&heard))
+        .listeners(recording_listeners(&received))
         .poll_interval(Duration::from_millis(200))
         .start()
         .await
         .unwrap();
     insert_due(&db, &outbox, &["A"]).await;
-    heard.reach(1).await;
+    received.wait_for(1).await;
     let rows = insert_due(&db, &outbox, &["B"]).await;
     let age = DB::AGE.replace("{table}", "outbox_event").replace("{micros}", "3600000000");
     db.run(format!("{age} WHERE sequence = {}", rows[0])).await;
-    heard.reach(2).await;
+    received.wait_for(2).await;
 }
 
-async fn a_backlog_of_a_limited_listener_flows_on<DB: TestDatabase>(db: Fresh<DB>) {
-    let (heard, store) = (Heard::default(), db.store().await);
+async fn a_limited_listener_drains_its_backlog<DB: TestDatabase>(db: Fresh<DB>) {
+    let (received, store) = (CallLog::default(), db.store().await);
     let rows = (&db, &store);
     for (round, policy) in [(1, Unroutable::Leave), (2, Unroutable::Dead)] {
         let events: Vec<EventEnvelope> = (0..1_500).map(|_| event("Slow")).collect();
         for chunk in events.chunks(500) {
             rows.insert_due(chunk).await;
         }
-        // Older than where any claim would end.
+        // Older than the position where any claim ends.
         rows.age(Duration::from_secs(60)).await;
-        let noted = heard.clone();
+        let recorded = received.clone();
         let two = ListenerOptions::DEFAULT.concurrency(2);
-        let registry =
-            listening(&heard).register_with(two, "Order", "Slow", move |delivery: Delivery| {
-                noted.note(&delivery);
+        let registry = recording_listeners(&received).register_with(
+            two,
+            "Order",
+            "Slow",
+            move |delivery: Delivery| {
+                recorded.record(&delivery);
                 async { tokio::task::yield_now().await }
-            });
-        let outbox = quiet(&db, registry).unroutable(policy).start().await.unwrap();
-        heard.reach(round * 1_500).await;
+            },
+        );
+        let outbox = manual_poll(&db, registry).unroutable(policy).start().await.unwrap();
+        received.wait_for(round * 1_500).await;
         outbox.shutdown().await.unwrap();
     }
-    heard.assert_each_once(3_000);
+    received.assert_each_once(3_000);
 }
 
-async fn a_stuck_listener_leaves_room_for_others<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_stuck_listener_leaves_capacity_for_others<DB: TestDatabase>(db: Fresh<DB>) {
     for (round, policy) in [(1, Unroutable::Leave), (2, Unroutable::Dead)] {
-        let (heard, store) = (Heard::default(), db.store().await);
+        let (received, store) = (CallLog::default(), db.store().await);
         let rows = (&db, &store);
         db.run("DELETE FROM outbox_event").await;
         let events: Vec<EventEnvelope> = (0..3_000).map(|_| event("Stuck")).collect();
@@ -206,8 +216,9 @@ async fn a_stuck_listener_leaves_room_for_others<DB: TestDatabase>(db: Fresh<DB>
         }
         rows.insert_due(&[event("A"), event("B")]).await;
         let one = ListenerOptions::DEFAULT.concurrency(1).timeout(outbox::Timeout::Never);
-        let registry = listening(&heard)
-            .register_with(one, "Order", "Stuck", |_: Delivery| std::future::pending::<()>());
+        let registry =
+            recording_listeners(&received)
+                .register_with(one, "Order", "Stuck", |_: Delivery| std::future::pending::<()>());
         let mut config = Config::default();
         config.dispatcher.drain_timeout = Duration::ZERO;
         config.unroutable = policy;
@@ -218,33 +229,33 @@ async fn a_stuck_listener_leaves_room_for_others<DB: TestDatabase>(db: Fresh<DB>
             .start()
             .await
             .unwrap();
-        heard.reach(2).await;
-        assert!(locked(&db).await < 600, "round {round}: {}", locked(&db).await);
+        received.wait_for(2).await;
+        assert!(locked_rows(&db).await < 600, "round {round}: {}", locked_rows(&db).await);
         outbox.shutdown().await.unwrap();
     }
 }
 
-async fn what_will_be_due_is_not_forgotten_for_what_nobody_knows<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let outbox = quiet(&db, listening(&heard)).start().await.unwrap();
-    backed_off(&outbox).await;
+async fn an_unknown_event_does_not_delay_a_scheduled_one<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
+    let outbox = manual_poll(&db, recording_listeners(&received)).start().await.unwrap();
+    wait_until_idle(&outbox).await;
     let delay = Duration::from_millis(300);
     let delayed =
         EventEnvelope::builder("A").aggregate_type("Order").payload_json("{}").deliver_after(delay);
     let written = Instant::now();
     write(&outbox, &[event("Unknown"), delayed.build().unwrap()]).await;
-    let late = heard.reach(1).await[0].at - written;
+    let late = received.wait_for(1).await[0].at - written;
     assert!(late >= delay && late < delay + Duration::from_millis(700), "{late:?}");
 }
 
-async fn one_poll_is_one_batch<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+async fn one_poll_claims_one_batch<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
     let mut config = Config::default();
     config.poller.batch_size = 8;
     config.poller.interval = HOUR;
     let outbox = outbox::builder(db.pool.clone())
         .config(config)
-        .listeners(listening(&heard))
+        .listeners(recording_listeners(&received))
         .start()
         .await
         .unwrap();
@@ -253,13 +264,12 @@ async fn one_poll_is_one_batch<DB: TestDatabase>(db: Fresh<DB>) {
     let first = outbox.poll_once().await.unwrap();
     assert!(first <= 8, "{first}");
     outbox.drained().await.unwrap();
-    heard.assert_each_once(20);
+    received.assert_each_once(20);
     assert_eq!(first_row(&db, &outbox).await.status, Status::Done);
 }
 
-/// Without listeners there is nothing to claim for.
-async fn a_poll_without_listeners_ends<DB: TestDatabase>(db: Fresh<DB>) {
-    let builder = quiet(&db, ListenerRegistry::new().allow_empty());
+async fn a_poll_without_listeners_returns<DB: TestDatabase>(db: Fresh<DB>) {
+    let builder = manual_poll(&db, ListenerRegistry::new().allow_empty());
     let outbox = builder.start().await.unwrap();
     insert_due(&db, &outbox, &["A"]).await;
     assert_eq!(outbox.poll_once().await.unwrap(), 0);
@@ -268,15 +278,15 @@ async fn a_poll_without_listeners_ends<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 on_every_database!(
-    a_poll_without_listeners_ends,
+    a_poll_without_listeners_returns,
     a_backlog_is_drained_without_pauses,
-    delayed_events_come_on_time,
-    young_rows_can_be_left_alone,
-    failing_events_do_not_crowd_out_new_ones,
-    a_handler_can_take_the_place_of_listeners,
+    delayed_events_are_delivered_on_time,
+    recent_rows_can_be_skipped,
+    failing_events_do_not_starve_new_ones,
+    a_poller_handler_can_replace_listeners,
     rows_of_long_transactions_are_found,
-    a_backlog_of_a_limited_listener_flows_on,
-    a_stuck_listener_leaves_room_for_others,
-    what_will_be_due_is_not_forgotten_for_what_nobody_knows,
-    one_poll_is_one_batch,
+    a_limited_listener_drains_its_backlog,
+    a_stuck_listener_leaves_capacity_for_others,
+    an_unknown_event_does_not_delay_a_scheduled_one,
+    one_poll_claims_one_batch,
 );

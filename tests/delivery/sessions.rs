@@ -1,17 +1,17 @@
-//! Sessions that an application has set up in its own way: with another isolation level, without automatic
-//! commits. What the outbox relies on, it sets by itself.
+//! Sessions that the application has configured differently: another isolation level, no autocommit. The outbox
+//! sets the options that it relies on.
 
 use std::time::Duration;
 
 use outbox::{DeadFilter, Delivery, ListenerError};
-use outbox_tests::{Fresh, Heard, TestDatabase, event, eventually, on_every_server};
+use outbox_tests::{CallLog, Fresh, TestDatabase, event, eventually, on_every_server};
 use sqlx::pool::PoolOptions;
 use sqlx::{Pool, SqlSafeStr};
 
-use super::harness::{insert_due, listening, locked, with_status, write};
+use super::harness::{insert_due, locked_rows, recording_listeners, with_status, write};
 
-/// What each session of the application's pool runs first.
-fn odd<DB: TestDatabase>() -> &'static [&'static str] {
+/// Returns the statements that each session of the application's pool runs first.
+fn unusual_settings<DB: TestDatabase>() -> &'static [&'static str] {
     match DB::SHORT_NAME {
         "postgres" => &[
             "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE",
@@ -30,8 +30,9 @@ fn odd<DB: TestDatabase>() -> &'static [&'static str] {
     }
 }
 
-/// What keeps people from doing harm, and would keep a relay from its work.
-const CAREFUL: &[&str] = &["SET SESSION sql_safe_updates = 1", "SET SESSION sql_select_limit = 3"];
+/// Settings that protect interactive users from mistakes, and would break a relay.
+const SAFE_MODE: &[&str] =
+    &["SET SESSION sql_safe_updates = 1", "SET SESSION sql_select_limit = 3"];
 
 async fn pool<DB: TestDatabase>(db: &Fresh<DB>, set_up: &'static [&'static str]) -> Pool<DB> {
     PoolOptions::new()
@@ -50,12 +51,12 @@ async fn pool<DB: TestDatabase>(db: &Fresh<DB>, set_up: &'static [&'static str])
         .unwrap()
 }
 
-/// Writes, deliveries by both ways, a replay and a discard: each is there when a session of another kind looks.
-async fn everything_is_committed<DB: TestDatabase>(db: Fresh<DB>) {
-    let pool = pool(&db, odd::<DB>()).await;
-    let heard = Heard::default();
+/// Writes, deliveries through both queues, a replay and a discard: each is visible to an ordinary session.
+async fn all_operations_commit_with_unusual_session_settings<DB: TestDatabase>(db: Fresh<DB>) {
+    let pool = pool(&db, unusual_settings::<DB>()).await;
+    let received = CallLog::default();
     let listeners = || {
-        listening(&heard).register_for("Order", "D", |_: Delivery| async {
+        recording_listeners(&received).register_for("Order", "D", |_: Delivery| async {
             Err::<(), _>(ListenerError::permanent("closed"))
         })
     };
@@ -74,7 +75,7 @@ async fn everything_is_committed<DB: TestDatabase>(db: Fresh<DB>) {
     let receipt = outbox.write_in(&mut tx, event("C")).await.unwrap().unwrap();
     tx.commit().await.unwrap();
     outbox.committed(receipt).await.unwrap();
-    heard.reach(21).await;
+    received.wait_for(21).await;
     eventually("all are recorded", async || with_status(&db, 1).await == 21).await;
     eventually("two are dead", async || with_status(&db, 3).await == 2).await;
     outbox.dead_events().discard(dead[0].event_id(), "not needed").await.unwrap();
@@ -82,24 +83,24 @@ async fn everything_is_committed<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(outbox.dead_events().replay_all(&DeadFilter::default(), 10).await.unwrap(), 1);
     eventually("it is dead again", async || with_status(&db, 3).await == 1).await;
     outbox.shutdown().await.unwrap();
-    assert_eq!(locked(&db).await, 0);
+    assert_eq!(locked_rows(&db).await, 0);
 
     let again = start().await;
     write(&again, &[event("C")]).await;
-    heard.reach(22).await;
+    received.wait_for(22).await;
     again.shutdown().await.unwrap();
-    heard.assert_each_once(22);
+    received.assert_each_once(22);
     assert_eq!(with_status(&db, 1).await, 22);
 }
 
-/// A relay that sees only what was there when it began fails where it meets others, and makes them fail.
-async fn the_relay_reads_what_is_committed<DB: TestDatabase>(db: Fresh<DB>) {
+/// A relay with a stricter isolation level would fail on concurrent changes, and make other sessions fail.
+async fn the_relay_uses_read_committed<DB: TestDatabase>(db: Fresh<DB>) {
     if DB::SHORT_NAME != "postgres" {
         return;
     }
-    let pool = pool(&db, odd::<DB>()).await;
-    let heard = Heard::default();
-    let builder = outbox::builder(pool.clone()).listeners(listening(&heard));
+    let pool = pool(&db, unusual_settings::<DB>()).await;
+    let received = CallLog::default();
+    let builder = outbox::builder(pool.clone()).listeners(recording_listeners(&received));
     let outbox = builder.poll_interval(Duration::from_millis(50)).start().await.unwrap();
     db.run(
         "CREATE TABLE seen (level text); \
@@ -111,37 +112,37 @@ async fn the_relay_reads_what_is_committed<DB: TestDatabase>(db: Fresh<DB>) {
     .await;
     write(&outbox, &[event("A")]).await;
     insert_due(&db, &outbox, &["B"; 3]).await;
-    heard.reach(4).await;
+    received.wait_for(4).await;
     eventually("all are recorded", async || with_status(&db, 1).await == 4).await;
     outbox.shutdown().await.unwrap();
     let levels: Vec<[String; 1]> = db.texts("SELECT DISTINCT level FROM seen").await;
     assert_eq!(levels, [["read committed, 250ms".to_owned()]]);
 }
 
-async fn a_relay_is_not_held_back_by_safe_modes<DB: TestDatabase>(db: Fresh<DB>) {
+async fn safe_mode_settings_do_not_affect_the_relay<DB: TestDatabase>(db: Fresh<DB>) {
     if DB::SHORT_NAME != "mysql" {
         return;
     }
-    let pool = pool(&db, CAREFUL).await;
-    let heard = Heard::default();
-    let builder = outbox::builder(pool.clone()).listeners(listening(&heard));
+    let pool = pool(&db, SAFE_MODE).await;
+    let received = CallLog::default();
+    let builder = outbox::builder(pool.clone()).listeners(recording_listeners(&received));
     let outbox = builder.poll_interval(Duration::from_millis(50)).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     insert_due(&db, &outbox, &["B"; 20]).await;
-    heard.reach(21).await;
+    received.wait_for(21).await;
     eventually("all are recorded", async || with_status(&db, 1).await == 21).await;
     outbox.shutdown().await.unwrap();
-    heard.assert_each_once(21);
+    received.assert_each_once(21);
 }
 
-/// A transaction whose client has fallen silent keeps its row locks. MariaDB ends it well within the lease.
-async fn a_silent_transaction_has_a_limit<DB: TestDatabase>(db: Fresh<DB>) {
+/// An idle transaction keeps its row locks. MariaDB ends it well within the lease.
+async fn an_idle_transaction_of_the_relay_times_out<DB: TestDatabase>(db: Fresh<DB>) {
     let mariadb = "SELECT VERSION() LIKE '%MariaDB%'";
     if DB::SHORT_NAME != "mysql" || db.number(mariadb).await != 1 {
         return;
     }
-    let heard = Heard::default();
-    let builder = outbox::builder(db.pool.clone()).listeners(listening(&heard));
+    let received = CallLog::default();
+    let builder = outbox::builder(db.pool.clone()).listeners(recording_listeners(&received));
     let builder = builder.lease(Duration::from_secs(6)).poll_interval(Duration::from_millis(50));
     let outbox = builder.start().await.unwrap();
     db.run("CREATE TABLE seen (seconds BIGINT)").await;
@@ -151,7 +152,7 @@ async fn a_silent_transaction_has_a_limit<DB: TestDatabase>(db: Fresh<DB>) {
     )
     .await;
     insert_due(&db, &outbox, &["B"; 3]).await;
-    heard.reach(3).await;
+    received.wait_for(3).await;
     eventually("all are recorded", async || with_status(&db, 1).await == 3).await;
     outbox.shutdown().await.unwrap();
     assert_eq!(db.number("SELECT MIN(seconds) FROM seen").await, 2);
@@ -159,8 +160,8 @@ async fn a_silent_transaction_has_a_limit<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 on_every_server!(
-    a_silent_transaction_has_a_limit,
-    everything_is_committed,
-    the_relay_reads_what_is_committed,
-    a_relay_is_not_held_back_by_safe_modes,
+    an_idle_transaction_of_the_relay_times_out,
+    all_operations_commit_with_unusual_session_settings,
+    the_relay_uses_read_committed,
+    safe_mode_settings_do_not_affect_the_relay,
 );

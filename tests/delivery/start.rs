@@ -1,14 +1,14 @@
-//! What is said at the start.
+//! Faults reported at the start.
 
 use std::time::Duration;
 
 use outbox::{
     Config, Delivery, Error, ListenerRegistry, StartError, StartFault, Table, migration_sql,
 };
-use outbox_tests::{Fresh, Heard, TestDatabase, event, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, event, on_every_database};
 use sqlx::pool::PoolOptions;
 
-use crate::harness::{listening, quiet, write};
+use crate::harness::{manual_poll, recording_listeners, write};
 
 fn faults(error: Error) -> StartError {
     match error {
@@ -17,7 +17,7 @@ fn faults(error: Error) -> StartError {
     }
 }
 
-async fn every_mistake_is_reported_at_once<DB: TestDatabase>(db: Fresh<DB>) {
+async fn all_start_faults_are_reported_together<DB: TestDatabase>(db: Fresh<DB>) {
     let mut config = Config::default();
     config.table = "drop table; --".to_owned();
     config.dispatcher.workers = 0;
@@ -37,7 +37,7 @@ async fn every_mistake_is_reported_at_once<DB: TestDatabase>(db: Fresh<DB>) {
         "`retry.max` cannot be 60s: at least `retry.base`",
         "`node_name` cannot be \"two words\"",
         "two listeners for event `A` of aggregate `__GLOBAL__`",
-        "flow/start.rs:",
+        "delivery/start.rs:",
     ] {
         assert!(text.contains(part), "{part} is missing in:\n{text}");
     }
@@ -45,40 +45,48 @@ async fn every_mistake_is_reported_at_once<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(error.faults().len(), 6);
 }
 
-async fn nothing_is_made_if_it_cannot_be_started<DB: TestDatabase>(db: Fresh<DB>) {
+async fn no_table_is_created_if_the_start_fails<DB: TestDatabase>(db: Fresh<DB>) {
     for table in ["outbox_event", "drop table"] {
-        let registry = listening(&Heard::default());
-        let started = quiet(&db, registry).table(table).workers(0).start().await;
+        let registry = recording_listeners(&CallLog::default());
+        let started = manual_poll(&db, registry).table(table).workers(0).start().await;
         let error = faults(started.unwrap_err());
         assert!(error.to_string().contains("`dispatcher.workers` cannot be 0"), "{error}");
-        assert!(db.try_run("SELECT COUNT(*) FROM outbox_event").await.is_err(), "no table is made");
+        assert!(
+            db.try_run("SELECT COUNT(*) FROM outbox_event").await.is_err(),
+            "no table is created"
+        );
     }
 }
 
-async fn a_table_is_made_if_it_is_missing<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let outbox = quiet(&db, listening(&heard)).table("own_table").start().await.unwrap();
+async fn a_missing_table_is_created<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
+    let outbox =
+        manual_poll(&db, recording_listeners(&received)).table("own_table").start().await.unwrap();
     assert_eq!(db.number("SELECT COUNT(*) FROM own_table").await, 0);
     write(&outbox, &[event("A")]).await;
-    heard.reach(1).await;
+    received.wait_for(1).await;
     outbox.shutdown().await.unwrap();
 }
 
 async fn a_newer_or_wrong_table_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+    let received = CallLog::default();
     db.store().await;
     db.run("UPDATE outbox_schema SET version = 9").await;
-    let error = faults(quiet(&db, listening(&heard)).start().await.unwrap_err());
+    let error = faults(manual_poll(&db, recording_listeners(&received)).start().await.unwrap_err());
     assert!(error.to_string().contains("deploy the newer program"), "{error}");
     db.run("CREATE TABLE strange (id INT PRIMARY KEY)").await;
-    let error = quiet(&db, listening(&heard)).table("strange").start().await.unwrap_err();
+    let error = manual_poll(&db, recording_listeners(&received))
+        .table("strange")
+        .start()
+        .await
+        .unwrap_err();
     let error = faults(error);
     assert!(matches!(error.faults(), [StartFault::Schema(_)]), "{error}");
     assert!(error.to_string().contains(&migration_sql::<DB>(&Table::new("strange").unwrap())));
 }
 
-/// What the database itself has said, among the causes of an error.
-fn said(error: &StartError) -> String {
+/// Returns the message of the database error among the causes of an error.
+fn database_message(error: &StartError) -> String {
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
         if let Some(sqlx::Error::Database(error)) = error.downcast_ref() {
@@ -89,47 +97,58 @@ fn said(error: &StartError) -> String {
     panic!("the database's error is not among the causes of: {error}");
 }
 
-async fn why_the_table_could_not_be_made_is_told<DB: TestDatabase>(db: Fresh<DB>) {
+async fn the_reason_a_table_cannot_be_created_is_reported<DB: TestDatabase>(db: Fresh<DB>) {
     db.run("CREATE TABLE outbox_schema (something_else INT)").await;
-    let error = faults(quiet(&db, listening(&Heard::default())).start().await.unwrap_err());
+    let error = faults(
+        manual_poll(&db, recording_listeners(&CallLog::default())).start().await.unwrap_err(),
+    );
     let text = error.to_string();
     assert!(text.contains("while reading the version in table `outbox_schema`"), "{text}");
-    let said = said(&error);
-    assert!(said.contains("version") && text.contains(&said), "{said} in {text}");
+    let database_message = database_message(&error);
+    assert!(
+        database_message.contains("version") && text.contains(&database_message),
+        "{database_message} in {text}"
+    );
     assert!(text.contains(&migration_sql::<DB>(&Table::default())), "{text}");
 }
 
-async fn an_index_whose_name_is_taken_is_named<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_conflicting_index_name_is_reported<DB: TestDatabase>(db: Fresh<DB>) {
     db.run("CREATE TABLE outbox_event_claim (id INT)").await;
-    let started = quiet(&db, listening(&Heard::default())).start().await;
+    let started = manual_poll(&db, recording_listeners(&CallLog::default())).start().await;
     if DB::SHORT_NAME == "mysql" {
-        // There, an index belongs to its table.
+        // On MySQL, index names are local to their table.
         return started.unwrap().shutdown().await.map(drop).unwrap();
     }
     let error = faults(started.unwrap_err());
     let text = error.to_string();
     assert!(text.contains("while creating table `outbox_event` and its indexes"), "{text}");
-    let said = said(&error);
-    assert!(said.contains("outbox_event_claim") && text.contains(&said), "{said} in {text}");
+    let database_message = database_message(&error);
+    assert!(
+        database_message.contains("outbox_event_claim") && text.contains(&database_message),
+        "{database_message} in {text}"
+    );
 }
 
-async fn a_missing_right_is_named_and_the_sql_given<DB: TestDatabase>(db: Fresh<DB>) {
-    let user = format!("poor_{:x}", rand::random::<u32>());
-    let pool = poor_pool(&db, &user).await;
-    let registry = listening(&Heard::default());
+async fn a_missing_privilege_is_reported_with_the_sql<DB: TestDatabase>(db: Fresh<DB>) {
+    let user = format!("reader_{:x}", rand::random::<u32>());
+    let pool = read_only_pool(&db, &user).await;
+    let registry = recording_listeners(&CallLog::default());
     let error = faults(outbox::builder(pool).listeners(registry).start().await.unwrap_err());
-    let (text, said) = (error.to_string(), said(&error));
+    let (text, database_message) = (error.to_string(), database_message(&error));
     let expected = match DB::SHORT_NAME {
         "postgres" => "permission denied for schema public".to_owned(),
         "mysql" => format!("CREATE command denied to user '{user}'"),
         _ => "attempt to write a readonly database".to_owned(),
     };
-    assert!(said.contains(&expected) && text.contains(&said), "{said} in {text}");
+    assert!(
+        database_message.contains(&expected) && text.contains(&database_message),
+        "{database_message} in {text}"
+    );
     assert!(text.contains(&migration_sql::<DB>(&Table::default())), "{text}");
 }
 
-/// Connections of a user who may read, and nothing else.
-async fn poor_pool<DB: TestDatabase>(db: &Fresh<DB>, user: &str) -> sqlx::Pool<DB> {
+/// Returns a pool of a user with read privileges only.
+async fn read_only_pool<DB: TestDatabase>(db: &Fresh<DB>, user: &str) -> sqlx::Pool<DB> {
     match DB::SHORT_NAME {
         "postgres" => {
             db.run(format!("CREATE ROLE {user} LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC"))
@@ -150,19 +169,19 @@ async fn poor_pool<DB: TestDatabase>(db: &Fresh<DB>, user: &str) -> sqlx::Pool<D
     PoolOptions::<DB>::new().connect(&url).await.unwrap()
 }
 
-async fn a_closed_pool_is_a_clear_answer<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+async fn a_closed_pool_is_a_start_fault<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
     db.pool.close().await;
-    let error = faults(quiet(&db, listening(&heard)).start().await.unwrap_err());
+    let error = faults(manual_poll(&db, recording_listeners(&received)).start().await.unwrap_err());
     assert!(matches!(error.faults(), [StartFault::Database(_)]), "{error}");
     assert!(error.to_string().contains("closed"), "{error}");
 }
 
 async fn a_pool_of_one_connection_is_enough<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+    let received = CallLog::default();
     let pool = db.single().await;
     let outbox = outbox::builder(pool)
-        .listeners(listening(&heard))
+        .listeners(recording_listeners(&received))
         .poll_interval(Duration::from_millis(50))
         .start()
         .await
@@ -170,22 +189,22 @@ async fn a_pool_of_one_connection_is_enough<DB: TestDatabase>(db: Fresh<DB>) {
     for _ in 0..20 {
         write(&outbox, &[event("A")]).await;
     }
-    heard.reach(20).await;
+    received.wait_for(20).await;
     outbox.drained().await.unwrap();
-    heard.assert_each_once(20);
+    received.assert_each_once(20);
     outbox.shutdown().await.unwrap();
 }
 
-async fn listeners_are_needed<DB: TestDatabase>(db: Fresh<DB>) {
-    let error = faults(quiet(&db, ListenerRegistry::new()).start().await.unwrap_err());
+async fn a_start_without_listeners_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
+    let error = faults(manual_poll(&db, ListenerRegistry::new()).start().await.unwrap_err());
     assert!(error.to_string().contains("no listener is registered"), "{error}");
-    let allowed = quiet(&db, ListenerRegistry::new()).allow_empty().start().await.unwrap();
+    let allowed = manual_poll(&db, ListenerRegistry::new()).allow_empty().start().await.unwrap();
     allowed.shutdown().await.unwrap();
 }
 
-async fn notifying_needs_postgres<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
-    let started = quiet(&db, listening(&heard)).notify(true).start().await;
+async fn notify_requires_postgres<DB: TestDatabase>(db: Fresh<DB>) {
+    let received = CallLog::default();
+    let started = manual_poll(&db, recording_listeners(&received)).notify(true).start().await;
     if DB::URL_VARIABLE == Some("OUTBOX_TEST_POSTGRES_URL") {
         started.unwrap().shutdown().await.unwrap();
     } else {
@@ -195,59 +214,65 @@ async fn notifying_needs_postgres<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 on_every_database!(
-    every_mistake_is_reported_at_once,
-    nothing_is_made_if_it_cannot_be_started,
-    a_table_is_made_if_it_is_missing,
+    all_start_faults_are_reported_together,
+    no_table_is_created_if_the_start_fails,
+    a_missing_table_is_created,
     a_newer_or_wrong_table_is_refused,
-    why_the_table_could_not_be_made_is_told,
-    an_index_whose_name_is_taken_is_named,
-    a_missing_right_is_named_and_the_sql_given,
-    a_closed_pool_is_a_clear_answer,
+    the_reason_a_table_cannot_be_created_is_reported,
+    a_conflicting_index_name_is_reported,
+    a_missing_privilege_is_reported_with_the_sql,
+    a_closed_pool_is_a_start_fault,
     a_pool_of_one_connection_is_enough,
-    listeners_are_needed,
-    notifying_needs_postgres,
+    a_start_without_listeners_is_refused,
+    notify_requires_postgres,
 );
 
 #[tokio::test]
-async fn without_the_right_to_make_the_table_its_sql_is_given() {
+async fn without_create_privilege_the_sql_is_reported() {
     let Some(db) = Fresh::<sqlx::Postgres>::new().await else { return };
     let name = format!("{}_reader", db.name());
     db.run(format!("CREATE ROLE {name} LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC")).await;
     let options = (*db.pool.connect_options()).clone().username(&name);
     let pool = PoolOptions::<sqlx::Postgres>::new().connect_with(options).await.unwrap();
-    let registry = listening(&Heard::default());
+    let registry = recording_listeners(&CallLog::default());
     let error =
         faults(outbox::builder(pool.clone()).listeners(registry).start().await.unwrap_err());
     assert!(error.to_string().contains("CREATE TABLE \"outbox_event\""), "{error}");
-    // Somebody else makes it, and gives the rights that are needed.
+    // An administrator creates it, and grants the required privileges.
     db.store().await;
     db.run(format!(
         "GRANT SELECT, INSERT, UPDATE, DELETE ON outbox_event TO {name}; \
          GRANT SELECT ON outbox_schema TO {name}"
     ))
     .await;
-    let heard = Heard::default();
-    let outbox = outbox::builder(pool).listeners(listening(&heard)).start().await.unwrap();
+    let received = CallLog::default();
+    let outbox =
+        outbox::builder(pool).listeners(recording_listeners(&received)).start().await.unwrap();
     let mut tx = outbox.begin().await.unwrap();
     tx.write(event("A")).unwrap();
     tx.commit().await.unwrap();
-    heard.reach(1).await;
+    received.wait_for(1).await;
     outbox.shutdown().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_database_in_memory_belongs_to_one_connection() {
-    let heard = Heard::default();
+async fn an_in_memory_database_requires_a_single_connection() {
+    let received = CallLog::default();
     let shared = PoolOptions::<sqlx::Sqlite>::new().max_connections(4);
     let shared = shared.connect("sqlite::memory:").await.unwrap();
-    let error = outbox::builder(shared).listeners(listening(&heard)).start().await.unwrap_err();
+    let error = outbox::builder(shared)
+        .listeners(recording_listeners(&received))
+        .start()
+        .await
+        .unwrap_err();
     assert!(matches!(faults(error).faults(), [StartFault::SharedMemory]));
     let own = PoolOptions::<sqlx::Sqlite>::new().max_connections(1);
     let own = own.connect("sqlite::memory:").await.unwrap();
-    let outbox = outbox::builder(own).listeners(listening(&heard)).start().await.unwrap();
+    let outbox =
+        outbox::builder(own).listeners(recording_listeners(&received)).start().await.unwrap();
     let mut tx = outbox.begin().await.unwrap();
     tx.write(event("A")).unwrap();
     tx.commit().await.unwrap();
-    heard.reach(1).await;
+    received.wait_for(1).await;
     outbox.shutdown().await.unwrap();
 }

@@ -1,15 +1,15 @@
-//! Starting and stopping, again and again.
+//! Repeated starts and shutdowns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use outbox::Mode;
-use outbox_tests::{Fresh, Heard, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{CallLog, Fresh, TestDatabase, event, eventually, on_every_database};
 use tokio::runtime::Handle;
 
-use crate::harness::{listening, locked, quiet, with_status, write};
+use crate::harness::{locked_rows, manual_poll, recording_listeners, with_status, write};
 
-/// How many sessions there are in this database.
+/// Returns the number of sessions in this database.
 async fn sessions<DB: TestDatabase>(db: &Fresh<DB>) -> i64 {
     match DB::SHORT_NAME {
         "postgres" => {
@@ -25,13 +25,13 @@ async fn sessions<DB: TestDatabase>(db: &Fresh<DB>) -> i64 {
 }
 
 async fn two_hundred_starts_and_stops_leak_nothing<DB: TestDatabase>(db: Fresh<DB>) {
-    let heard = Heard::default();
+    let received = CallLog::default();
     let writer = outbox::builder(db.pool.clone()).mode(Mode::WriterOnly).start().await.unwrap();
     let running = Arc::new(AtomicUsize::new(1));
-    let going_on = Arc::clone(&running);
+    let keep_writing = Arc::clone(&running);
     let loaded = tokio::spawn(async move {
         let mut written = 0;
-        while going_on.load(Ordering::SeqCst) == 1 {
+        while keep_writing.load(Ordering::SeqCst) == 1 {
             write(&writer, &[event("A"), event("B")]).await;
             written += 2;
         }
@@ -39,7 +39,8 @@ async fn two_hundred_starts_and_stops_leak_nothing<DB: TestDatabase>(db: Fresh<D
     });
     let mut tasks = Vec::new();
     for _ in 0..200 {
-        let outbox = quiet(&db, listening(&heard)).workers(4).start().await.unwrap();
+        let outbox =
+            manual_poll(&db, recording_listeners(&received)).workers(4).start().await.unwrap();
         write(&outbox, &[event("C")]).await;
         outbox.shutdown().await.unwrap();
         drop(outbox);
@@ -47,7 +48,7 @@ async fn two_hundred_starts_and_stops_leak_nothing<DB: TestDatabase>(db: Fresh<D
     }
     running.store(0, Ordering::SeqCst);
     let written: usize = loaded.await.unwrap();
-    // Between the end of the first stops and of the last ones nothing has been added.
+    // The number of tasks does not grow from the early to the late shutdowns.
     let (early, late) = (&tasks[20..60], &tasks[160..]);
     let least = |counts: &[usize]| counts.iter().min().copied().unwrap();
     println!(
@@ -59,10 +60,10 @@ async fn two_hundred_starts_and_stops_leak_nothing<DB: TestDatabase>(db: Fresh<D
     );
     assert!(least(late) <= least(early) + 2, "{tasks:?}");
     eventually("connections are closed", async || sessions(&db).await <= 13).await;
-    assert_eq!(locked(&db).await, 0, "every stop was in good order");
-    let last = quiet(&db, listening(&heard)).start().await.unwrap();
+    assert_eq!(locked_rows(&db).await, 0, "every shutdown released its rows");
+    let last = manual_poll(&db, recording_listeners(&received)).start().await.unwrap();
     last.drained().await.unwrap();
-    heard.assert_each_once(written + 200);
+    received.assert_each_once(written + 200);
     assert_eq!(usize::try_from(with_status(&db, 1).await).unwrap(), written + 200);
 }
 

@@ -6,13 +6,13 @@ use outbox::{Config, EnvError, Mode};
 
 fn from(variables: &[(&str, &str)]) -> Result<Config, EnvError> {
     Config::from_variables(|name| {
-        let found = variables.iter().find(|(own, _)| *own == name);
+        let found = variables.iter().find(|(variable, _)| *variable == name);
         found.map(|(_, value)| (*value).to_owned())
     })
 }
 
 #[test]
-fn nothing_set_changes_nothing() {
+fn no_variables_give_the_defaults() {
     assert_eq!(from(&[]).unwrap(), Config::default());
 }
 
@@ -41,7 +41,7 @@ fn every_variable_is_read() {
 }
 
 #[test]
-fn bad_values_name_their_variable_all_at_once() {
+fn all_invalid_variables_are_reported_together() {
     let error = from(&[
         ("OUTBOX_RELAY_ENABLED", "maybe"),
         ("OUTBOX_RELAY_POLL_INTERVAL", "5"),
@@ -63,8 +63,8 @@ fn bad_values_name_their_variable_all_at_once() {
 }
 
 #[test]
-fn a_duration_reaches_as_far_as_in_a_listener() {
-    // In milliseconds this has more than 64 bits.
+fn durations_have_the_same_range_as_in_listeners() {
+    // In milliseconds this exceeds 64 bits.
     let config = from(&[("OUTBOX_CLEANER_RETENTION", "18532312820653089s")]).unwrap();
     assert_eq!(config.purge.retention, Duration::from_secs(18_532_312_820_653_089));
     assert!(from(&[("OUTBOX_CLEANER_RETENTION", "18446744073709551616s")]).is_err());

@@ -1,4 +1,4 @@
-//! The dashboard asks for series that there are, by labels that they have.
+//! The dashboard uses only existing series and labels.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::docs::read;
 
-/// Words of a query that are no series and no label.
+/// Words of a query that are neither series nor labels.
 const FUNCTIONS: [&str; 10] = [
     "sum",
     "max",
@@ -21,7 +21,7 @@ const FUNCTIONS: [&str; 10] = [
     "__rate_interval",
 ];
 
-/// Every query in a document: what is called `expr` or `query`.
+/// Collects every query in a document: the values of `expr` and `query`.
 fn queries(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
@@ -39,7 +39,7 @@ fn queries(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// The words of a query, but for those in quotes and for numbers.
+/// Returns the words of a query, without quoted ones and numbers.
 fn words(query: &str) -> Vec<String> {
     let unquoted: String = query.split('"').step_by(2).collect();
     unquoted
@@ -51,7 +51,7 @@ fn words(query: &str) -> Vec<String> {
         .collect()
 }
 
-/// The series that a name stands for, which for a histogram has several.
+/// Returns the metric of a series name; a histogram has several series.
 fn metric(name: &str) -> Option<&'static Metric> {
     Metric::ALL.iter().find(|metric| {
         let series = metric.series("outbox");
@@ -63,7 +63,7 @@ fn metric(name: &str) -> Option<&'static Metric> {
 }
 
 #[test]
-fn every_query_asks_for_what_there_is() {
+fn every_query_uses_existing_series_and_labels() {
     let dashboard: Value = serde_json::from_str(&read("dashboards/grafana.json")).unwrap();
     let mut found = Vec::new();
     queries(&dashboard, &mut found);
@@ -80,10 +80,10 @@ fn every_query_asks_for_what_there_is() {
         for word in others {
             let known =
                 metric.labels.contains(&word.as_str()) || FUNCTIONS.contains(&word.as_str());
-            assert!(known, "`{word}` is no label of {}: {query}", series[0]);
+            assert!(known, "`{word}` is not a label of {}: {query}", series[0]);
         }
         if metric.kind == MetricKind::Counter && !query.starts_with("label_values") {
-            assert!(query.contains("rate("), "a counter is only worth its rate: {query}");
+            assert!(query.contains("rate("), "a counter is shown as a rate: {query}");
         }
     }
     let all: BTreeSet<&str> = Metric::ALL.iter().map(|metric| metric.suffix).collect();

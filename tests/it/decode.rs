@@ -1,4 +1,4 @@
-//! From an envelope to the listener's typed argument, and what happens when it does not fit.
+//! Decoding an envelope into the typed argument of a listener, and decode errors.
 
 use std::sync::{Arc, Mutex};
 
@@ -45,68 +45,68 @@ struct Alone {
     age: u8,
 }
 
-/// What the listeners have heard.
+/// The values that the listeners have received.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<String>>>);
+struct Received(Arc<Mutex<Vec<String>>>);
 
-impl Heard {
-    fn note(&self, text: impl Into<String>) {
+impl Received {
+    fn record(&self, text: impl Into<String>) {
         self.0.lock().unwrap().push(text.into());
     }
 }
 
 #[listener(outbox = "decode", event = Happening::Named)]
-async fn named(named: HappeningNamed, heard: State<Heard>) {
-    heard.note(format!("{} {:?}", named.id, named.note));
+async fn named(named: HappeningNamed, received: State<Received>) {
+    received.record(format!("{} {:?}", named.id, named.note));
 }
 
 #[listener(outbox = "decode", event = Happening::ByField { id: number, note })]
-async fn by_field(note: &str, number: u64, heard: State<Heard>) {
-    heard.note(format!("{number} {note}"));
+async fn by_field(note: &str, number: u64, received: State<Received>) {
+    received.record(format!("{number} {note}"));
 }
 
 #[listener(outbox = "decode", event = Happening::Newtype)]
-async fn newtype(receipt: &Receipt, heard: State<Heard>) {
-    heard.note(format!("{receipt:?}"));
+async fn newtype(receipt: &Receipt, received: State<Received>) {
+    received.record(format!("{receipt:?}"));
 }
 
 #[listener(outbox = "decode", event = Happening::Whole)]
-async fn whole(event: Happening, heard: State<Heard>) {
+async fn whole(event: Happening, received: State<Received>) {
     match event {
-        Happening::Whole(receipt) => heard.note(format!("whole {}", receipt.number)),
-        other => heard.note(format!("another variant: {}", other.event_name())),
+        Happening::Whole(receipt) => received.record(format!("whole {}", receipt.number)),
+        other => received.record(format!("another variant: {}", other.event_name())),
     }
 }
 
 #[listener(outbox = "decode", event = Happening::Pair)]
-async fn pair((left, right): (u8, String), heard: State<Heard>) {
-    heard.note(format!("{left} {right}"));
+async fn pair((left, right): (u8, String), received: State<Received>) {
+    received.record(format!("{left} {right}"));
 }
 
 #[listener(outbox = "decode", event = Happening::Unit)]
-async fn unit(heard: State<Heard>) {
-    heard.note("unit");
+async fn unit(received: State<Received>) {
+    received.record("unit");
 }
 
 #[listener(outbox = "decode", event = Alone)]
-async fn alone(alone: Alone, heard: State<Heard>) {
-    heard.note(format!("{} {}", alone.name, alone.age));
+async fn alone(alone: Alone, received: State<Received>) {
+    received.record(format!("{} {}", alone.name, alone.age));
 }
 
 #[listener(outbox = "decode", aggregate = Subject, event = "Dynamic")]
-async fn dynamic(value: serde_json::Value, heard: State<Heard>) {
-    heard.note(value.to_string());
+async fn dynamic(value: serde_json::Value, received: State<Received>) {
+    received.record(value.to_string());
 }
 
-/// Delivers one event to its linked listener; gives what it heard, or its error.
+/// Delivers one event to its linked listener; returns the received values, or the error.
 async fn deliver(event: impl IntoEnvelope) -> outbox::Result<String> {
-    let heard = Heard::default();
-    let registry = ListenerRegistry::linked_for("decode").state(heard.clone());
+    let received = Received::default();
+    let registry = ListenerRegistry::linked_for("decode").state(received.clone());
     let listeners = registry.build().unwrap();
     let envelope = event.into_envelope().unwrap();
     let listener = listeners.find(envelope.aggregate_type(), envelope.event_type()).unwrap();
     assert_eq!(listener.call(envelope, 0).await?, Outcome::Done);
-    Ok(heard.0.lock().unwrap().join(", "))
+    Ok(received.0.lock().unwrap().join(", "))
 }
 
 fn stored(event_type: &str, json: &str) -> EventEnvelope {
@@ -119,7 +119,7 @@ fn stored(event_type: &str, json: &str) -> EventEnvelope {
 }
 
 #[tokio::test]
-async fn every_form_of_payload_arrives() {
+async fn every_payload_form_is_decoded() {
     let receipt = |number| Receipt { number, lines: vec![] };
     let named = Happening::Named { id: 7, note: Some("x".to_owned()) };
     assert_eq!(deliver(named).await.unwrap(), r#"7 Some("x")"#);
@@ -135,24 +135,24 @@ async fn every_form_of_payload_arrives() {
 }
 
 #[tokio::test]
-async fn serde_attributes_hold_for_reading_too() {
+async fn serde_attributes_apply_to_decoding() {
     assert_eq!(deliver(stored("Named", r#"{"id":7}"#)).await.unwrap(), "7 None");
     assert_eq!(deliver(stored("Named", r#"{"id":7,"n":"x"}"#)).await.unwrap(), r#"7 Some("x")"#);
     assert_eq!(deliver(stored("Alone", r#"{"age":3}"#)).await.unwrap(), " 3");
 }
 
 #[tokio::test]
-async fn a_unit_reads_an_object_and_null() {
+async fn a_unit_variant_accepts_an_object_and_null() {
     for json in ["{}", "null", r#"{"added":"later"}"#] {
         assert_eq!(deliver(stored("Unit", json)).await.unwrap(), "unit");
     }
     let error = deliver(stored("Unit", "7")).await;
-    // The listener takes no payload, so nothing is read that could fail.
+    // The listener takes no payload, so nothing is decoded that could fail.
     assert_eq!(error.unwrap(), "unit");
 }
 
 #[tokio::test]
-async fn a_payload_that_does_not_fit_names_type_and_id_but_not_the_content() {
+async fn a_decode_error_names_type_and_id_but_no_content() {
     let cases = [
         ("Named", r#"{"id":"4111-1111"}"#, "it::decode::HappeningNamed"),
         ("ByField", r#"{"id":7,"note":{"card":"4111-1111"}}"#, "it::decode::Happening"),

@@ -1,4 +1,4 @@
-//! Tables in the docs say what the code does.
+//! The tables in the docs match the code.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub(crate) fn read(path: &str) -> String {
     fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The rows of the table with this header, cell by cell.
+/// Returns the cells of the table with this header, row by row.
 fn table(header: &str) -> Vec<Vec<String>> {
     let docs = ["README.md", "OPERATING.md"].map(read).concat();
     let mut lines = docs.lines().skip_while(|line| *line != header).peekable();
@@ -27,7 +27,7 @@ fn table(header: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// The words of a list of constants in the macro crate, such as `LISTENER_KEYS`.
+/// Returns the values of a list of constants in the macro crate, such as `LISTENER_KEYS`.
 fn keys(list: &str) -> Vec<String> {
     let source = read("outbox-macros/src/symbol.rs");
     let value = |name: &str| -> String {
@@ -41,7 +41,7 @@ fn keys(list: &str) -> Vec<String> {
     body.split(',').map(str::trim).filter(|name| !name.is_empty()).map(value).collect()
 }
 
-/// Whatever the docs name can be started.
+/// The documented servers can be started.
 #[test]
 fn servers() {
     let rows = table("| server | version | command |");
@@ -229,11 +229,10 @@ fn variables() {
     assert_eq!(table("| variable | setting |"), expected);
 }
 
-/// Every test that `tests/README.md` names is where it says.
 #[test]
-fn faults() {
+fn tests_named_in_the_readme_exist() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let text = fs::read_to_string(tests.join("README.md")).expect("the table of faults");
+    let text = fs::read_to_string(tests.join("README.md")).expect("tests/README.md");
     let named = text.split('`').filter(|word| word.contains("::") && !word.contains(".."));
     let mut found = 0;
     for name in named {

@@ -1,4 +1,4 @@
-//! What an envelope holds, and what it refuses.
+//! Building envelopes, and the input they refuse.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -44,7 +44,7 @@ fn defaults() {
 }
 
 #[test]
-fn everything_said() {
+fn every_field_can_be_set() {
     let envelope = outbox::event(placed())
         .event_id("order-7")
         .aggregate_type("Order")
@@ -66,19 +66,19 @@ fn everything_said() {
 }
 
 #[test]
-fn ids_rise_in_the_order_of_building() {
+fn ids_are_ordered_by_creation() {
     let ids: Vec<_> = (0..100).map(|_| builder().build().unwrap().event_id()).collect();
     assert!(ids.is_sorted_by(|a, b| a < b));
 }
 
 #[test]
-fn names_and_ids_are_refused_before_anything_is_written() {
-    let of = |name: &str| refusal(EventEnvelope::builder(name).payload_json("{}"));
-    assert!(matches!(of(""), EventError::Empty(Field::EventType)));
-    assert!(matches!(of(" a"), EventError::OuterSpace(Field::EventType)));
-    assert!(matches!(of("a\u{a0}"), EventError::OuterSpace(Field::EventType)));
-    assert!(matches!(of("a\0b"), EventError::ControlCharacter(Field::EventType)));
-    let long = of(&"x".repeat(129));
+fn invalid_names_and_ids_are_refused() {
+    let refused_name = |name: &str| refusal(EventEnvelope::builder(name).payload_json("{}"));
+    assert!(matches!(refused_name(""), EventError::Empty(Field::EventType)));
+    assert!(matches!(refused_name(" a"), EventError::OuterSpace(Field::EventType)));
+    assert!(matches!(refused_name("a\u{a0}"), EventError::OuterSpace(Field::EventType)));
+    assert!(matches!(refused_name("a\0b"), EventError::ControlCharacter(Field::EventType)));
+    let long = refused_name(&"x".repeat(129));
     assert_eq!(long.to_string(), "event type has 129 bytes; at most 128 are allowed");
     assert!(EventEnvelope::json("x".repeat(128), "{}").is_ok());
 
@@ -109,7 +109,7 @@ fn names_and_ids_are_refused_before_anything_is_written() {
 }
 
 #[test]
-fn a_typed_event_is_held_to_the_same_rules() {
+fn typed_events_follow_the_same_rules() {
     let event = OrderEvent::Placed { order_id: "x".repeat(129) };
     let refused = event.into_envelope().unwrap_err();
     assert!(matches!(refused, EventError::TooLong { field: Field::AggregateId, .. }));
@@ -121,7 +121,7 @@ fn a_typed_event_is_held_to_the_same_rules() {
 }
 
 #[test]
-fn a_payload_comes_in_one_form() {
+fn a_payload_is_required_and_given_once() {
     assert!(matches!(refusal(EventEnvelope::builder("A")), EventError::PayloadMissing));
     assert!(matches!(refusal(builder().payload_bytes("{}")), EventError::PayloadTwice));
     let bytes = EventEnvelope::builder("A").payload_bytes(b"[1]".as_slice()).build().unwrap();
@@ -151,7 +151,7 @@ fn headers_are_bounded() {
 }
 
 #[test]
-fn delays_are_sensible() {
+fn delays_are_validated() {
     let century = Duration::from_secs(100 * 365 * 24 * 60 * 60);
     let soon = SystemTime::now() + Duration::from_secs(1);
     let at = builder().deliver_at(soon).build().unwrap();
@@ -181,14 +181,14 @@ fn delays_are_sensible() {
 }
 
 #[test]
-fn a_time_that_has_passed_is_no_delay() {
+fn a_past_delivery_time_is_no_delay() {
     let happened = SystemTime::now() - Duration::from_secs(60);
     for passed in [UNIX_EPOCH, happened - Duration::from_secs(1), happened, SystemTime::now()] {
         let envelope = builder().occurred_at(happened).deliver_at(passed).build().unwrap();
         assert_eq!(envelope.delay(), None, "{passed:?}");
-        assert!(envelope.available_at() >= passed, "due when it was built, not before");
+        assert!(envelope.available_at() >= passed, "due when it is built, not before");
     }
-    // What is to happen tomorrow may be announced earlier, but not before the time that was asked for.
+    // An event in the future may be delivered earlier, but not before the requested time.
     let (soon, tomorrow) = (Duration::from_secs(3_600), Duration::from_secs(86_400));
     let now = SystemTime::now();
     let ahead = builder().occurred_at(now + tomorrow).deliver_at(now + soon).build().unwrap();
@@ -212,7 +212,7 @@ fn debug_shows_no_content() {
 }
 
 #[test]
-fn no_refusal_quotes_the_content() {
+fn errors_never_quote_content() {
     let secret = "4111-1111";
     let refusals = [
         refusal(EventEnvelope::builder("A").payload_json(format!("{{\"card\":\"{secret}\","))),

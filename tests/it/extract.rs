@@ -1,4 +1,4 @@
-//! What listeners ask for and answer.
+//! The arguments and the return values of listeners.
 
 use std::time::Duration;
 
@@ -42,18 +42,18 @@ fn charged_event(cents: u32) -> EventEnvelope {
 }
 
 #[tokio::test]
-async fn a_listener_gets_what_it_asks_for() {
+async fn a_listener_receives_its_extractors() {
     let registry = ListenerRegistry::linked_for("extract").state(Limit(1)).state(Limit(100));
     let listeners = registry.build().unwrap();
     let listener = listeners.find("Account", "Charged").unwrap();
-    let answer = listener.call(charged_event(100), 3).await.unwrap();
-    assert_eq!(answer, Outcome::RetryAfter(Duration::from_secs(3)));
+    let outcome = listener.call(charged_event(100), 3).await.unwrap();
+    assert_eq!(outcome, Outcome::RetryAfter(Duration::from_secs(3)));
     let error = listener.call(charged_event(101), 0).await.unwrap_err();
     assert_eq!(error.kind(), ListenerErrorKind::Permanent);
     assert_eq!(error.to_string(), "over the limit");
 }
 
-async fn answer<F, Fut>(listener: F) -> outbox::Result<Outcome>
+async fn outcome<F, Fut>(listener: F) -> outbox::Result<Outcome>
 where
     F: Fn(Delivery) -> Fut + Send + Sync + 'static,
     Fut: Future<Output: outbox::IntoOutcome> + Send + 'static,
@@ -65,22 +65,22 @@ where
 }
 
 #[tokio::test]
-async fn every_answer_has_its_meaning() {
-    assert_eq!(answer(|_| async {}).await.unwrap(), Outcome::Done);
-    assert_eq!(answer(|_| async { Ok::<(), ListenerError>(()) }).await.unwrap(), Outcome::Done);
+async fn each_return_value_maps_to_an_outcome() {
+    assert_eq!(outcome(|_| async {}).await.unwrap(), Outcome::Done);
+    assert_eq!(outcome(|_| async { Ok::<(), ListenerError>(()) }).await.unwrap(), Outcome::Done);
     let later = Outcome::RetryAfter(Duration::from_secs(1));
-    let deferred = answer(move |_| async move { Ok::<_, ListenerError>(later) }).await;
+    let deferred = outcome(move |_| async move { Ok::<_, ListenerError>(later) }).await;
     assert_eq!(deferred.unwrap(), later);
 
-    let kind_of = |answer: outbox::Result<Outcome>| answer.unwrap_err().kind();
-    let failed = answer(|_| async { Err::<(), _>(std::io::Error::other("x")) }).await;
-    assert_eq!(kind_of(failed), ListenerErrorKind::Failed);
+    let error_kind = |outcome: outbox::Result<Outcome>| outcome.unwrap_err().kind();
+    let failed = outcome(|_| async { Err::<(), _>(std::io::Error::other("x")) }).await;
+    assert_eq!(error_kind(failed), ListenerErrorKind::Failed);
     let second = Duration::from_secs(1);
     let retry =
-        answer(move |_| async move { Err::<(), _>(ListenerError::retry_after(second, "x")) });
-    assert_eq!(kind_of(retry.await), ListenerErrorKind::RetryAfter(second));
-    let down = answer(|_| async { Err::<(), _>(ListenerError::unreachable("x")) }).await;
-    assert_eq!(kind_of(down), ListenerErrorKind::Unreachable);
+        outcome(move |_| async move { Err::<(), _>(ListenerError::retry_after(second, "x")) });
+    assert_eq!(error_kind(retry.await), ListenerErrorKind::RetryAfter(second));
+    let down = outcome(|_| async { Err::<(), _>(ListenerError::unreachable("x")) }).await;
+    assert_eq!(error_kind(down), ListenerErrorKind::Unreachable);
 }
 
 #[tokio::test]
@@ -101,13 +101,13 @@ async fn a_closure_reads_payload_attempts_and_state() {
         .unwrap();
     let listener = listeners.find("Account", "Charged").unwrap();
     assert_eq!(listener.call(charged_event(4), 1).await.unwrap(), Outcome::Done);
-    let error = answer(|delivery| async move { delivery.payload::<String>().map(drop) }).await;
+    let error = outcome(|delivery| async move { delivery.payload::<String>().map(drop) }).await;
     assert_eq!(error.unwrap_err().kind(), ListenerErrorKind::Decode);
 }
 
 #[tokio::test]
 async fn the_source_of_an_error_is_kept() {
-    let failed = answer(|_| async { "x".parse::<u8>().map(drop) }).await.unwrap_err();
+    let failed = outcome(|_| async { "x".parse::<u8>().map(drop) }).await.unwrap_err();
     assert!(failed.source().is::<std::num::ParseIntError>());
     assert_eq!(failed.to_string(), "invalid digit found in string");
 }

@@ -7,7 +7,7 @@
     clippy::unwrap_used,
     reason = "a test fails by panicking"
 )]
-#![allow(missing_docs, reason = "these types are read here and nowhere else")]
+#![allow(missing_docs, reason = "these types are used only here")]
 
 mod config;
 mod dashboard;

@@ -1,11 +1,11 @@
-//! Names of series.
+//! Names of metric series.
 
 use std::collections::HashSet;
 
 use outbox::{Metric, MetricsFacade};
 
 #[test]
-fn a_prefix_is_the_beginning_of_a_name() {
+fn a_prefix_must_be_a_valid_name_start() {
     for prefix in ["outbox", "_", "billing_2", "orders.outbox", "a.b_2._c"] {
         assert!(MetricsFacade::with_prefix(prefix).is_ok(), "{prefix}");
     }
@@ -19,9 +19,9 @@ fn a_prefix_is_the_beginning_of_a_name() {
     }
 }
 
-/// Exporters that know dots keep them, and Prometheus has none.
+/// Exporters that support dots keep them; Prometheus does not.
 #[test]
-fn a_prefix_with_dots_names_several_outboxes() {
+fn a_prefix_can_contain_dots() {
     let names: Vec<[String; 2]> = Metric::ALL
         .iter()
         .filter(|metric| metric.suffix.contains("enqueue"))
@@ -32,7 +32,7 @@ fn a_prefix_with_dots_names_several_outboxes() {
 }
 
 #[test]
-fn no_two_series_have_one_name() {
+fn series_names_are_unique() {
     let names: HashSet<String> = Metric::ALL.iter().map(|metric| metric.series("outbox")).collect();
     assert_eq!(names.len(), Metric::ALL.len());
 }

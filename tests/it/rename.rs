@@ -4,7 +4,7 @@ use outbox::{
     AggregateType, EventEnvelope, EventType, IntoEnvelope, ListenerRegistry, Outcome, listener,
 };
 
-/// Last year's code: other names, another module.
+/// The old code: other names, another module.
 mod old {
     pub(super) mod sales {
         #[derive(outbox::AggregateType)]
@@ -22,7 +22,7 @@ mod old {
     }
 }
 
-/// This year's.
+/// The current code.
 #[derive(AggregateType)]
 #[outbox(name = "rename.Order", alias = "rename.Basket")]
 struct Order;
@@ -53,12 +53,12 @@ async fn deliver(envelope: EventEnvelope) -> (String, Outcome) {
     let listeners = ListenerRegistry::linked_for("rename").build().unwrap();
     let listener = listeners
         .find(envelope.aggregate_type(), envelope.event_type())
-        .unwrap_or_else(|| panic!("nobody listens to {envelope:?}"));
+        .unwrap_or_else(|| panic!("no listener for {envelope:?}"));
     (listener.name().to_owned(), listener.call(envelope, 0).await.unwrap())
 }
 
 #[tokio::test]
-async fn rows_of_old_code_are_delivered() {
+async fn rows_written_under_old_names_are_delivered() {
     use old::sales::BasketEvent;
     let checked_out = BasketEvent::CheckedOut { order_id: 7 }.into_envelope().unwrap();
     assert_eq!(checked_out.event_type(), "checked_out");
@@ -69,7 +69,7 @@ async fn rows_of_old_code_are_delivered() {
 }
 
 #[tokio::test]
-async fn every_pair_of_old_and_new_names_leads_to_the_listener() {
+async fn every_combination_of_names_and_aliases_finds_the_listener() {
     for aggregate in ["rename.Order", "rename.Basket"] {
         for event in ["placed", "checked_out", "ordered"] {
             let row = EventEnvelope::builder(event)

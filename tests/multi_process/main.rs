@@ -1,4 +1,4 @@
-//! Processes of their own, and no fault.
+//! Tests with several processes, without faults.
 
 #![allow(
     missing_docs,

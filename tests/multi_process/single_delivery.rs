@@ -1,31 +1,35 @@
-//! Several processes on one table: every event is delivered exactly once.
+//! Several nodes on one table: every event is delivered exactly once.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use outbox::EventEnvelope;
-use outbox_tests::{Fresh, Node, Rows, TestDatabase, event, eventually};
+use outbox_tests::{Fresh, Node, TestDatabase, TestTable, event, eventually};
 use sqlx::ConnectOptions;
 
-/// What one test does.
+/// The parameters of a test.
 #[derive(Clone, Copy)]
 struct Plan {
-    /// How many events each of the two processes writes, and how many nobody's hot path sees.
+    /// Number of events that each of the two nodes writes, and number of events inserted by the test.
     hot: u64,
     cold: usize,
     options: &'static [(&'static str, u64)],
-    /// One process is stopped for so long.
+    /// The time for which one node is stopped.
     stopped: Option<Duration>,
 }
 
-async fn every_event_once<DB: TestDatabase>(db: Fresh<DB>, database: &str, plan: Plan) {
+async fn every_event_is_delivered_once<DB: TestDatabase>(
+    db: Fresh<DB>,
+    database: &str,
+    plan: Plan,
+) {
     let url = db.pool.connect_options().to_url_lossy().to_string();
     let store = db.store().await;
     let program = env!("CARGO_BIN_EXE_node");
     let options: Vec<(&str, u64)> =
         plan.options.iter().copied().chain([("events", plan.hot)]).collect();
     let mut nodes = [(); 2].map(|()| Node::start(program, database, &url, &options));
-    nodes.iter_mut().for_each(|node| node.says("ready"));
+    nodes.iter_mut().for_each(|node| node.expect_line("ready"));
     let cold: Vec<EventEnvelope> = (0..plan.cold).map(|_| event("A")).collect();
     for chunk in cold.chunks(100) {
         (&db, &store).insert_due(chunk).await;
@@ -33,10 +37,10 @@ async fn every_event_once<DB: TestDatabase>(db: Fresh<DB>, database: &str, plan:
     if let Some(time) = plan.stopped {
         nodes[0].signal("-STOP");
         let stopped = std::time::Instant::now();
-        eventually("some time has passed", async || stopped.elapsed() > time).await;
+        eventually("the time has passed", async || stopped.elapsed() > time).await;
         nodes[0].signal("-CONT");
     }
-    nodes.iter_mut().for_each(|node| node.says("written"));
+    nodes.iter_mut().for_each(|node| node.expect_line("written"));
     let events = i64::try_from(plan.hot * 2).unwrap() + i64::try_from(plan.cold).unwrap();
     eventually("all are done", async || {
         db.number("SELECT COUNT(*) FROM outbox_event WHERE status = 1").await == events
@@ -50,8 +54,12 @@ async fn every_event_once<DB: TestDatabase>(db: Fresh<DB>, database: &str, plan:
     }
     let twice = times.values().filter(|count| **count > 1).count();
     println!("{database}: shares {shares:?}, delivered twice {twice}");
-    assert_eq!((times.len() as i64, twice), (events, 0), "delivered, and of these repeatedly");
-    assert!(shares.iter().all(|share| *share > 0), "both took part: {shares:?}");
+    assert_eq!(
+        (times.len() as i64, twice),
+        (events, 0),
+        "(events delivered, of these more than once)"
+    );
+    assert!(shares.iter().all(|share| *share > 0), "both nodes delivered events: {shares:?}");
     assert_eq!(db.number("SELECT COUNT(locked_by) FROM outbox_event").await, 0);
 }
 
@@ -61,7 +69,7 @@ macro_rules! plans {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
                 if let Some(db) = outbox_tests::Fresh::<sqlx::Postgres>::new().await {
-                    super::every_event_once(db, "postgres", $plan).await;
+                    super::every_event_is_delivered_once(db, "postgres", $plan).await;
                 }
             })*
         }
@@ -70,7 +78,7 @@ macro_rules! plans {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
                 if let Some(db) = outbox_tests::Fresh::<sqlx::MySql>::new().await {
-                    super::every_event_once(db, "mysql", $plan).await;
+                    super::every_event_is_delivered_once(db, "mysql", $plan).await;
                 }
             })*
         }
@@ -78,10 +86,10 @@ macro_rules! plans {
 }
 
 plans! {
-    hot_and_cold: super::HOT_AND_COLD;
-    transactions_open_for_three_leases: super::LONG_TRANSACTIONS;
-    a_lane_of_ten_seats: super::TEN_SEATS;
-    one_process_stopped_for_less_than_its_lease: super::STOPPED;
+    events_are_delivered_once_by_two_nodes: super::HOT_AND_COLD;
+    events_are_delivered_once_with_long_transactions: super::LONG_TRANSACTIONS;
+    events_are_delivered_once_with_a_small_hot_queue: super::SMALL_HOT_QUEUE;
+    events_are_delivered_once_if_a_node_stops_briefly: super::BRIEF_STOP;
 }
 
 const HOT_AND_COLD: Plan = Plan { hot: 5_000, cold: 10_000, options: &[], stopped: None };
@@ -93,10 +101,10 @@ const LONG_TRANSACTIONS: Plan = Plan {
     stopped: None,
 };
 
-const TEN_SEATS: Plan =
-    Plan { hot: 5_000, cold: 10_000, options: &[("seats", 10), ("size", 5)], stopped: None };
+const SMALL_HOT_QUEUE: Plan =
+    Plan { hot: 5_000, cold: 10_000, options: &[("hot_capacity", 10), ("size", 5)], stopped: None };
 
-const STOPPED: Plan = Plan {
+const BRIEF_STOP: Plan = Plan {
     hot: 5_000,
     cold: 10_000,
     options: &[("lease_ms", 10_000)],

@@ -5,20 +5,20 @@ use std::time::{Duration, Instant};
 use outbox_runtime::store::{Arg, Backend};
 use sqlx::{AssertSqlSafe, MySql, Postgres, SqlSafeStr, SqlStr, Sqlite, Transaction};
 
-/// What one statement cost.
+/// The cost of one statement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
-    /// How many rows it gave or changed.
+    /// The number of rows it returned or changed.
     pub rows: u64,
-    /// What it touched, in the unit of the database: pages on PostgreSQL and MariaDB, rows on MySQL,
-    /// hundreds of steps of its virtual machine on SQLite.
+    /// The amount of data it touched, in the unit of the database: pages on PostgreSQL and MariaDB, rows
+    /// on MySQL, hundreds of virtual machine steps on SQLite.
     pub touched: u64,
-    /// How long it took.
+    /// The duration of the statement.
     pub took: Duration,
 }
 
-/// A database that can tell what a statement has touched.
-pub trait Costs: Backend {
+/// A database that can report how much a statement touched.
+pub trait MeasureCost: Backend {
     /// Runs a statement and measures it.
     fn cost(
         tx: &mut Transaction<'static, Self>,
@@ -27,13 +27,13 @@ pub trait Costs: Backend {
     ) -> impl Future<Output = Cost> + Send;
 }
 
-/// The counters of the session are read before and after.
+/// The session counters, read before and after a statement.
 const PAGES_OF_POSTGRES: &str = "\
     SELECT SUM(pg_stat_get_xact_blocks_fetched(oid))::bigint FROM pg_class \
     WHERE oid = 'outbox_event'::regclass \
         OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'outbox_event'::regclass)";
 
-impl Costs for Postgres {
+impl MeasureCost for Postgres {
     async fn cost(tx: &mut Transaction<'static, Self>, sql: SqlStr, args: Vec<Arg>) -> Cost {
         let before = number::<Self>(tx, PAGES_OF_POSTGRES).await;
         let begun = Instant::now();
@@ -44,37 +44,38 @@ impl Costs for Postgres {
     }
 }
 
-impl Costs for MySql {
+impl MeasureCost for MySql {
     async fn cost(tx: &mut Transaction<'static, Self>, sql: SqlStr, args: Vec<Arg>) -> Cost {
         if number::<Self>(tx, "SELECT VERSION() NOT LIKE '%MariaDB%'").await == 1 {
             return reads_of_mysql(tx, sql, args).await;
         }
-        // The statement is run, and its answer is what it has done. Pages are told by MariaDB alone.
+        // ANALYZE runs the statement and returns its statistics. Only MariaDB reports pages.
         let analyze = format!("ANALYZE FORMAT=JSON {}", sql.as_str());
         let analyze = AssertSqlSafe(analyze).into_sql_str();
         let begun = Instant::now();
-        let told = Self::fetch(tx, analyze, args).await.expect("MariaDB analyses it");
+        let analysis = Self::fetch(tx, analyze, args).await.expect("MariaDB analyses it");
         let took = begun.elapsed();
-        let told = Self::text(&told[0], 0).expect("a text").unwrap_or_default();
-        let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
-        Cost { rows: 0, touched: sum(&told, "pages_accessed"), took }
+        let analysis = Self::text(&analysis[0], 0).expect("a text").unwrap_or_default();
+        let analysis: serde_json::Value = serde_json::from_str(&analysis).expect("JSON");
+        Cost { rows: 0, touched: sum(&analysis, "pages_accessed"), took }
     }
 }
 
-/// MySQL tells the rows that a session has read. Asking reads some as well, and always as many.
+/// Measures the rows that a session has read, which MySQL counts. The query for the counter itself reads a constant
+/// number of rows.
 async fn reads_of_mysql(tx: &mut Transaction<'static, MySql>, sql: SqlStr, args: Vec<Arg>) -> Cost {
     const READS: &str = "SELECT CAST(SUM(variable_value) AS SIGNED) \
         FROM performance_schema.session_status WHERE variable_name LIKE 'Handler\\_read%'";
-    let asked = number::<MySql>(tx, READS).await;
+    let baseline = number::<MySql>(tx, READS).await;
     let before = number::<MySql>(tx, READS).await;
     let begun = Instant::now();
     let rows = rows::<MySql>(tx, sql, args).await;
     let took = begun.elapsed();
     let after = number::<MySql>(tx, READS).await;
-    Cost { rows, touched: (after - before - (before - asked)).unsigned_abs(), took }
+    Cost { rows, touched: (after - before - (before - baseline)).unsigned_abs(), took }
 }
 
-/// A key's values, wherever it occurs.
+/// Returns the sum of all values of a key, wherever it occurs.
 fn sum(json: &serde_json::Value, key: &str) -> u64 {
     match json {
         serde_json::Value::Object(fields) => fields
@@ -89,7 +90,7 @@ fn sum(json: &serde_json::Value, key: &str) -> u64 {
     }
 }
 
-impl Costs for Sqlite {
+impl MeasureCost for Sqlite {
     async fn cost(tx: &mut Transaction<'static, Self>, sql: SqlStr, args: Vec<Arg>) -> Cost {
         let steps = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&steps);

@@ -8,61 +8,60 @@ use sqlx::database::HasStatementCache;
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, Connection, MySql, Pool, Postgres, SqlSafeStr, Sqlite};
 
-use crate::Costs;
+use crate::MeasureCost;
 
-/// A database that tests can have a fresh one of.
-pub trait TestDatabase: Costs + HasStatementCache {
-    /// What the program `node` calls it.
+/// A kind of database for which tests can create fresh databases.
+pub trait TestDatabase: MeasureCost + HasStatementCache {
+    /// The name of the database in the program `node`.
     const SHORT_NAME: &'static str;
 
-    /// Where to find the server; `None` if no server is needed.
+    /// The variable with the URL of the server; `None` if no server is needed.
     const URL_VARIABLE: Option<&'static str>;
 
-    /// Moves every time of a table into the past, which is as good as waiting. `{micros}` is by how
-    /// much.
+    /// Moves all times of a table into the past by `{micros}`, instead of waiting.
     const AGE: &'static str;
 
-    /// What a number is cast to, to be read as 64 bits.
+    /// The SQL type for casts to a 64-bit integer.
     const WIDE: &'static str;
 
-    /// The present time as SQL.
+    /// The current time as SQL.
     const NOW: &'static str;
 
-    /// What tells the session how to show plans.
-    const SHOW_PLANS: Option<&'static str> = None;
+    /// Sets the plan format of the session.
+    const PLAN_FORMAT: Option<&'static str> = None;
 
-    /// What comes before a statement to see its plan.
+    /// The prefix of a statement that shows its plan.
     const EXPLAIN: &'static str;
 
-    /// The column of the plan's text.
+    /// The column of the plan text.
     const PLAN_COLUMN: usize;
 
-    /// What a plan must not contain: a sort, or a scan of the whole table.
+    /// Texts that a plan must not contain: a sort, or a scan of the whole table.
     const COSTLY: &'static [&'static str];
 
-    /// What a plan says that looks up rows by their primary key.
+    /// The text of a plan that finds rows by their primary key.
     const BY_KEY: &'static str;
 
-    /// Fills a table with rows `{from}` to `{to}`, of event type `{type}` and status `{status}`, all
-    /// due and ended two days ago, a microsecond apart.
+    /// Fills a table with rows `{from}` to `{to}`, of event type `{type}` and status `{status}`, all due and
+    /// settled two days ago, a microsecond apart.
     const FILL: &'static str;
 
-    /// How much the server still has to tidy up behind changed rows, if it does so in the background.
-    const UNTIDY: Option<&'static str>;
+    /// Counts old row versions that the server has yet to clean up, if it does so in the background.
+    const CLEANUP_PENDING: Option<&'static str>;
 
-    /// How many sessions of this database wait for a lock.
+    /// Counts the sessions of this database that wait for a lock.
     const LOCK_WAITS: &'static str;
 
-    /// Brings the planner's statistics up to date.
+    /// Updates the statistics of the planner.
     const ANALYZE: &'static str;
 
-    /// Keeps the server from doing so by itself.
-    const LEAVE_STATISTICS: Option<&'static str>;
+    /// Prevents the server from updating the statistics by itself.
+    const FREEZE_STATISTICS: Option<&'static str>;
 
-    /// Begins a transaction that goes on seeing what is there now.
+    /// Begins a transaction and takes its snapshot.
     const SNAPSHOT: &'static [&'static str];
 
-    /// The options that lead to a database of this name.
+    /// Returns the connect options of a database of this name.
     fn named(url: &str, name: &str) -> <Self::Connection as Connection>::Options;
 }
 
@@ -84,10 +83,10 @@ impl TestDatabase for Sqlite {
         t, t, t FROM (SELECT i, \
         CAST(unixepoch('subsec') * 1000000 AS INTEGER) - 172800000000 + i AS t FROM n)";
     const ANALYZE: &'static str = "ANALYZE";
-    const LEAVE_STATISTICS: Option<&'static str> = None;
+    const FREEZE_STATISTICS: Option<&'static str> = None;
     const SNAPSHOT: &'static [&'static str] =
         &["BEGIN", "SELECT sequence FROM outbox_event LIMIT 1"];
-    const UNTIDY: Option<&'static str> = None;
+    const CLEANUP_PENDING: Option<&'static str> = None;
     const LOCK_WAITS: &'static str = "SELECT 0";
 
     fn named(_: &str, name: &str) -> sqlx::sqlite::SqliteConnectOptions {
@@ -95,7 +94,7 @@ impl TestDatabase for Sqlite {
             .filename(file(name))
             .create_if_missing(true)
             .busy_timeout(Duration::from_secs(20))
-            // The file is thrown away; what matters here is not that it survives a power cut.
+            // The file is temporary and need not survive a power failure.
             .synchronous(sqlx::sqlite::SqliteSynchronous::Off)
     }
 }
@@ -119,11 +118,11 @@ impl TestDatabase for Postgres {
         t, t, t FROM (SELECT i, now() - interval '2 days' + i * interval '1 microsecond' AS t \
         FROM generate_series({from}, {to}) AS i) AS rows";
     const ANALYZE: &'static str = "ANALYZE outbox_event";
-    const LEAVE_STATISTICS: Option<&'static str> =
+    const FREEZE_STATISTICS: Option<&'static str> =
         Some("ALTER TABLE outbox_event SET (autovacuum_enabled = off)");
     const SNAPSHOT: &'static [&'static str] =
         &["BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT sequence FROM outbox_event LIMIT 1"];
-    const UNTIDY: Option<&'static str> = None;
+    const CLEANUP_PENDING: Option<&'static str> = None;
     const LOCK_WAITS: &'static str = "SELECT COUNT(*) FROM pg_stat_activity \
         WHERE datname = current_database() AND wait_event_type = 'Lock'";
 
@@ -142,8 +141,8 @@ impl TestDatabase for MySql {
         locked_at = TIMESTAMPADD(MICROSECOND, -{micros}, locked_at)";
     const WIDE: &'static str = "SIGNED";
     const NOW: &'static str = "UTC_TIMESTAMP(6)";
-    // MySQL has had another format for them since, and MariaDB has not.
-    const SHOW_PLANS: Option<&'static str> =
+    // Later versions of MySQL have another default format; MariaDB does not.
+    const PLAN_FORMAT: Option<&'static str> =
         Some("SET @plans = 1 /*!80300 , SESSION explain_json_format_version = 1 */");
     const EXPLAIN: &'static str = "EXPLAIN FORMAT=JSON ";
     const PLAN_COLUMN: usize = 0;
@@ -159,13 +158,13 @@ impl TestDatabase for MySql {
         {status}, t, t, t FROM (SELECT i, UTC_TIMESTAMP(6) - INTERVAL 2 DAY + INTERVAL i MICROSECOND \
         AS t FROM numbers WHERE i <= {to} ORDER BY i) AS filled ORDER BY i";
     const ANALYZE: &'static str = "ANALYZE TABLE outbox_event";
-    const LEAVE_STATISTICS: Option<&'static str> =
+    const FREEZE_STATISTICS: Option<&'static str> =
         Some("ALTER TABLE outbox_event STATS_AUTO_RECALC = 0");
     const SNAPSHOT: &'static [&'static str] = &[
         "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
         "START TRANSACTION WITH CONSISTENT SNAPSHOT",
     ];
-    const UNTIDY: Option<&'static str> = Some(
+    const CLEANUP_PENDING: Option<&'static str> = Some(
         "SELECT CAST(SUM(COUNT) AS SIGNED) FROM information_schema.INNODB_METRICS \
          WHERE NAME = 'trx_rseg_history_len'",
     );
@@ -179,42 +178,42 @@ impl TestDatabase for MySql {
     }
 }
 
-/// A database of one test's own.
+/// A fresh database for one test.
 #[derive(Debug)]
 pub struct Fresh<DB: TestDatabase> {
-    /// Its connections.
+    /// The connection pool.
     pub pool: Pool<DB>,
     name: String,
     server: String,
 }
 
 impl<DB: TestDatabase> Fresh<DB> {
-    /// Makes one; `None`, and a line that says so, where no server is given.
+    /// Creates a database; `None`, with a message, if no server is given.
     pub async fn new() -> Option<Self> {
         let url = given_url::<DB>()?;
         Some(Self::at(&url).await)
     }
 
-    /// Makes one on a server.
+    /// Creates a database on a server.
     pub async fn at(url: &str) -> Self {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        // Process ids come again, and a server may have been used before.
+        // Process ids are reused, and a server may have been used before.
         let name = format!("outbox_{}_{number}_{:x}", std::process::id(), rand::random::<u32>());
         if DB::URL_VARIABLE.is_some() {
             let mut admin = DB::Connection::connect(url).await.expect("the server answers");
             let sql = format!("CREATE DATABASE {name}");
             DB::run(&mut admin, AssertSqlSafe(sql).into_sql_str()).await.expect("a new database");
         }
-        Self::called(url, name).await
+        Self::connect(url, name).await
     }
 
-    /// Another one on the same server, which is there already.
-    pub async fn beside(&self, name: &str) -> Self {
-        Self::called(&self.server, name.to_owned()).await
+    /// Connects to an existing database on the same server.
+    pub async fn existing(&self, name: &str) -> Self {
+        Self::connect(&self.server, name.to_owned()).await
     }
 
-    async fn called(url: &str, name: String) -> Self {
+    async fn connect(url: &str, name: String) -> Self {
         let pool = PoolOptions::new()
             .max_connections(12)
             .acquire_timeout(Duration::from_secs(30))
@@ -224,7 +223,7 @@ impl<DB: TestDatabase> Fresh<DB> {
         Self { pool, name, server: url.to_owned() }
     }
 
-    /// What leads another program to it.
+    /// Returns the URL of the database.
     pub fn url(&self) -> String {
         match self.server.rsplit_once('/') {
             Some((server, _)) => format!("{server}/{}", self.name),
@@ -232,12 +231,12 @@ impl<DB: TestDatabase> Fresh<DB> {
         }
     }
 
-    /// What it is called.
+    /// Returns the name of the database.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether a connection pooler stands in front of the server: the port is then not the server's.
+    /// Returns whether a connection pooler is in front of the server: then the port is not the server's.
     pub async fn is_pooled(&self) -> bool {
         DB::SHORT_NAME == "postgres" && {
             let port = self.number("SELECT inet_server_port()::bigint").await;
@@ -245,35 +244,35 @@ impl<DB: TestDatabase> Fresh<DB> {
         }
     }
 
-    /// The store of a migrated table.
+    /// Migrates the default table, and returns its store.
     pub async fn store(&self) -> Store<DB> {
         self.store_of(&Table::default()).await
     }
 
-    /// The store of a migrated table with a name.
+    /// Migrates a table, and returns its store.
     pub async fn store_of(&self, table: &Table) -> Store<DB> {
-        migrate(&self.pool, table).await.expect("the table is made");
+        migrate(&self.pool, table).await.expect("the table is created");
         Store::new(self.pool.clone(), table.clone())
     }
 
-    /// The same database through one connection only.
+    /// Returns a pool of one connection to the same database.
     pub async fn single(&self) -> Pool<DB> {
         let options = (*self.pool.connect_options()).clone();
         PoolOptions::new().max_connections(1).connect_with(options).await.expect("a connection")
     }
 
-    /// Runs SQL as it is.
+    /// Runs SQL; panics if it fails.
     pub async fn run(&self, sql: impl Into<String>) {
         self.try_run(sql).await.expect("the SQL is right");
     }
 
-    /// Runs SQL as it is.
+    /// Runs SQL.
     pub async fn try_run(&self, sql: impl Into<String>) -> sqlx::Result<()> {
         let mut connection = self.pool.acquire().await?;
         DB::run(&mut connection, AssertSqlSafe(sql.into()).into_sql_str()).await
     }
 
-    /// Adds rows of a type and a status, due and ended two days ago. The first is event `e` + `from`.
+    /// Inserts rows of a type and a status, due and settled two days ago. The first event id is `e` + `from`.
     pub async fn fill(&self, event_type: &str, status: u8, from: u64, count: u64) {
         let sql = DB::FILL
             .replace("{table}", "outbox_event")
@@ -284,7 +283,7 @@ impl<DB: TestDatabase> Fresh<DB> {
         self.run(sql).await;
     }
 
-    /// The number that a query gives.
+    /// Returns the number that a query selects.
     pub async fn number(&self, sql: impl Into<String>) -> i64 {
         let mut connection = self.pool.acquire().await.expect("a connection");
         let sql = AssertSqlSafe(sql.into()).into_sql_str();
@@ -292,7 +291,7 @@ impl<DB: TestDatabase> Fresh<DB> {
         DB::int(&rows[0], 0).expect("a number").unwrap_or(-1)
     }
 
-    /// The rows of texts that a query gives.
+    /// Returns the rows of text columns that a query selects.
     pub async fn texts<const N: usize>(&self, sql: impl Into<String>) -> Vec<[String; N]> {
         let mut connection = self.pool.acquire().await.expect("a connection");
         let sql = AssertSqlSafe(sql.into()).into_sql_str();
@@ -314,13 +313,13 @@ impl<DB: TestDatabase> Drop for Fresh<DB> {
     }
 }
 
-/// The URL of the server that was given; empty if none is needed. `None`, and a line that says so,
-/// where one is needed and not given.
+/// Returns the URL of the given server; empty if none is needed. `None`, with a message, if one is needed and
+/// not given.
 pub fn given_url<DB: TestDatabase>() -> Option<String> {
     let Some(variable) = DB::URL_VARIABLE else { return Some(String::new()) };
     let url = std::env::var(variable).ok();
     if url.is_none() {
-        left_out(variable);
+        report_skipped(variable);
     }
     url
 }
@@ -329,8 +328,8 @@ fn file(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("{name}.db"))
 }
 
-/// Says, past the capture of the test runner, that something was not tested.
-fn left_out(variable: &str) {
-    let text = format!("left out: {variable} is not set; `cargo xtask test` starts a server\n");
+/// Reports a skipped test, bypassing the output capture of the test runner.
+fn report_skipped(variable: &str) {
+    let text = format!("skipped: {variable} is not set; `cargo xtask test` starts a server\n");
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

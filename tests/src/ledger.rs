@@ -2,52 +2,53 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The events of the program `ledger`: those of a plain listener, and those of one that works in the
-/// transaction that ends them and leaves a row in `effect`.
+/// The event type of the program `ledger` with a plain listener.
 pub const PLAIN: &str = "A";
-/// See [`PLAIN`].
+/// The event type with a transactional listener, which inserts a row into `effect`.
 pub const IN_TX: &str = "B";
 
-/// A call of a listener, as the program `ledger` notes it in a file.
+/// A call of a listener, as the program `ledger` writes it to its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Noted {
+pub struct LedgerEntry {
     /// The event's id.
     pub event_id: String,
-    /// The process that was called.
+    /// The process that made the call.
     pub node: u64,
-    /// When, by a clock that all processes share.
+    /// The time of the call, by a clock that all processes share.
     pub at: Duration,
-    /// How often it had failed before, as far as the row knew.
+    /// The number of failed attempts before, according to the row.
     pub attempts: u32,
     /// Whether the call fails.
     pub fails: bool,
 }
 
-impl fmt::Display for Noted {
+impl fmt::Display for LedgerEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { event_id, node, at, attempts, fails } = self;
         write!(f, "{event_id} {node} {} {attempts} {fails}", at.as_millis())
     }
 }
 
-impl FromStr for Noted {
+impl FromStr for LedgerEntry {
     type Err = String;
 
     fn from_str(line: &str) -> Result<Self, String> {
-        let wrong = || format!("no line of a ledger: {line:?}");
+        let invalid = || format!("not a line of a ledger: {line:?}");
         let words: Vec<&str> = line.split(' ').collect();
-        let &[event_id, node, at, attempts, fails] = words.as_slice() else { return Err(wrong()) };
+        let &[event_id, node, at, attempts, fails] = words.as_slice() else {
+            return Err(invalid());
+        };
         Ok(Self {
             event_id: event_id.to_owned(),
-            node: node.parse().map_err(|_| wrong())?,
-            at: Duration::from_millis(at.parse().map_err(|_| wrong())?),
-            attempts: attempts.parse().map_err(|_| wrong())?,
-            fails: fails.parse().map_err(|_| wrong())?,
+            node: node.parse().map_err(|_| invalid())?,
+            at: Duration::from_millis(at.parse().map_err(|_| invalid())?),
+            attempts: attempts.parse().map_err(|_| invalid())?,
+            fails: fails.parse().map_err(|_| invalid())?,
         })
     }
 }
 
-/// How long this machine has been up: the same for all processes, whatever their clocks say.
+/// Returns the uptime of this machine, which is the same for all processes, whatever their clocks show.
 pub fn uptime() -> Duration {
     let uptime = std::fs::read_to_string("/proc/uptime").expect("a Linux system");
     let seconds = uptime.split(' ').next().and_then(|seconds| seconds.parse().ok());

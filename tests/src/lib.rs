@@ -1,4 +1,4 @@
-//! A fresh database for every test, on each of the three.
+//! The test harness: a fresh database for every test, on each of the three databases.
 
 #![allow(
     clippy::expect_used,
@@ -8,9 +8,10 @@
 )]
 
 pub mod arbitrary;
-mod calls;
+mod call_log;
 mod cost;
 mod database;
+mod eventually;
 mod ledger;
 mod log;
 mod lost_transaction;
@@ -21,20 +22,21 @@ mod recorder;
 mod spans;
 mod table;
 
-pub use calls::{Call, Heard, eventually};
-pub use cost::{Cost, Costs};
+pub use call_log::{Call, CallLog};
+pub use cost::{Cost, MeasureCost};
 pub use database::{Fresh, TestDatabase, given_url};
-pub use ledger::{IN_TX, Noted, PLAIN, uptime};
+pub use eventually::eventually;
+pub use ledger::{IN_TX, LedgerEntry, PLAIN, uptime};
 pub use log::Log;
-pub use lost_transaction::Losable;
+pub use lost_transaction::LoseTransaction;
 pub use node::Node;
 pub use poll_times::poll_times;
 pub use proxy::Proxy;
 pub use recorder::Recorder;
 pub use spans::Spans;
-pub use table::{Row, Rows, event, lease, numbered};
+pub use table::{Row, TestTable, event, lease, numbered};
 
-/// Runs generic tests on every database that has a server, and so several writers at once.
+/// Runs generic tests on every database that has a server, and therefore concurrent writers.
 #[macro_export]
 macro_rules! on_every_server {
     ($($test:ident),* $(,)?) => {

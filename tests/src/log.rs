@@ -7,45 +7,45 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Shows warnings and errors of the outbox on the standard error, and counts them.
+/// Prints warnings and errors of the outbox to standard error, and counts them.
 #[derive(Debug, Clone, Default)]
-pub struct Log(Arc<StickyConnection>);
+pub struct Log(Arc<Inner>);
 
 #[derive(Debug, Default)]
-struct StickyConnection {
+struct Inner {
     lines: AtomicU64,
-    /// The text of each, where somebody will ask for it.
+    /// The text of each line, if the log was made by [`Log::capture`].
     texts: Option<Mutex<Vec<String>>>,
 }
 
 impl Log {
-    /// Makes it the log of this process.
-    pub fn of_this_process() -> Self {
+    /// Installs a log as the global subscriber of this process.
+    pub fn install() -> Self {
         static LOG: OnceLock<Log> = OnceLock::new();
         let log = LOG.get_or_init(|| {
             let log = Self::default();
-            tracing::subscriber::set_global_default(log.clone()).expect("the only one");
+            tracing::subscriber::set_global_default(log.clone()).expect("no other subscriber");
             log
         });
         log.clone()
     }
 
-    /// Makes it the log of this thread, until the guard is dropped, and keeps what is said.
-    pub fn of_this_thread() -> (Self, DefaultGuard) {
-        let kept = StickyConnection { lines: AtomicU64::default(), texts: Some(Mutex::default()) };
-        let log = Self(Arc::new(kept));
+    /// Installs a log as the subscriber of this thread until the guard is dropped, and keeps its lines.
+    pub fn capture() -> (Self, DefaultGuard) {
+        let inner = Inner { lines: AtomicU64::default(), texts: Some(Mutex::default()) };
+        let log = Self(Arc::new(inner));
         (log.clone(), tracing::subscriber::set_default(log))
     }
 
-    /// How many lines there have been.
+    /// Returns the number of lines so far.
     pub fn lines(&self) -> u64 {
         self.0.lines.load(Ordering::Relaxed)
     }
 
-    /// The lines in which a text occurs.
+    /// Returns the lines that contain a text.
     pub fn with(&self, text: &str) -> Vec<String> {
-        let texts = self.0.texts.as_ref().expect("the log of a thread");
-        let texts = texts.lock().expect("nobody panics");
+        let texts = self.0.texts.as_ref().expect("a captured log");
+        let texts = texts.lock().expect("no panic while it is locked");
         texts.iter().filter(|line| line.contains(text)).cloned().collect()
     }
 }
@@ -70,7 +70,7 @@ impl Subscriber for Log {
         line.0.push('\n');
         let _ = std::io::stderr().write_all(line.0.as_bytes());
         if let Some(texts) = &self.0.texts {
-            texts.lock().expect("nobody panics").push(line.0);
+            texts.lock().expect("no panic while it is locked").push(line.0);
         }
     }
 

@@ -2,11 +2,11 @@ use sqlx::{AssertSqlSafe, MySql, Pool, Postgres, SqlSafeStr, Sqlite};
 
 use crate::TestDatabase;
 
-/// How a database can be brought to end a transaction. There must be a table `business` with one
-/// column, its key.
-pub trait Losable: TestDatabase {
-    /// Makes a statement on the connection fail so that the transaction is lost; gives that failure.
-    /// Callers with different numbers do not get into each other's way.
+/// A database that can be made to end a transaction. Requires a table `business` with one column, its
+/// primary key.
+pub trait LoseTransaction: TestDatabase {
+    /// Makes a statement on the connection fail so that the transaction is lost; returns that error.
+    /// Callers with different numbers do not affect each other.
     fn lose(
         pool: &Pool<Self>,
         connection: &mut Self::Connection,
@@ -18,7 +18,7 @@ async fn run<DB: TestDatabase>(connection: &mut DB::Connection, sql: String) -> 
     DB::run(connection, AssertSqlSafe(sql).into_sql_str()).await
 }
 
-impl Losable for Sqlite {
+impl LoseTransaction for Sqlite {
     async fn lose(
         _: &Pool<Self>,
         connection: &mut Self::Connection,
@@ -29,7 +29,7 @@ impl Losable for Sqlite {
     }
 }
 
-impl Losable for Postgres {
+impl LoseTransaction for Postgres {
     async fn lose(
         _: &Pool<Self>,
         connection: &mut Self::Connection,
@@ -40,10 +40,10 @@ impl Losable for Postgres {
     }
 }
 
-impl Losable for MySql {
-    /// Becomes the victim of a deadlock: it has done less than the other, so InnoDB picks it, whoever
-    /// of the two asks last.
-    #[expect(clippy::disallowed_methods, reason = "it is waited for")]
+impl LoseTransaction for MySql {
+    /// Becomes the victim of a deadlock: it has changed fewer rows than the other transaction, so InnoDB
+    /// rolls it back, whichever of the two waits last.
+    #[expect(clippy::disallowed_methods, reason = "the task is awaited")]
     async fn lose(
         pool: &Pool<Self>,
         connection: &mut Self::Connection,

@@ -2,7 +2,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A process of its own that writes and delivers events. See the program `node`.
+/// A separate process that writes and delivers events. See the program `node`.
 #[derive(Debug)]
 pub struct Node {
     process: Child,
@@ -11,7 +11,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts one; `program` is the path of the program.
+    /// Starts a process; `program` is the path of the program.
     pub fn start(program: &str, database: &str, url: &str, options: &[(&str, u64)]) -> Self {
         let log = std::env::temp_dir().join(format!("outbox-node-{:x}.log", rand::random::<u64>()));
         let mut process = Command::new(program)
@@ -26,13 +26,13 @@ impl Node {
         Self { process, output, log }
     }
 
-    /// Waits until it says something.
-    pub fn says(&mut self, word: &str) {
-        assert_eq!(self.tells(), word);
+    /// Waits for its next line of output, and asserts that it is `expected`.
+    pub fn expect_line(&mut self, expected: &str) {
+        assert_eq!(self.read_line(), expected);
     }
 
-    /// The next thing it says.
-    pub fn tells(&mut self) -> String {
+    /// Waits for its next line of output.
+    pub fn read_line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("a line");
         line.trim_end().to_owned()
@@ -44,27 +44,27 @@ impl Node {
         assert!(sent.expect("kill").success());
     }
 
-    /// Ends it at once, and gives the ids of what it has begun.
+    /// Kills it, and returns the ids of the events it has started.
     pub fn kill(mut self) -> Vec<String> {
         self.signal("-KILL");
         self.process.wait().expect("it ends");
         self.delivered()
     }
 
-    /// Waits until it has ended by itself, and gives the ids of what it has begun.
+    /// Waits until it has crashed, and returns the ids of the events it has started.
     pub fn crashed(mut self) -> Vec<String> {
-        // Waiting would close it, which tells the process to end in good order.
+        // `wait` would close the input, which makes the process shut down gracefully.
         let _input = self.process.stdin.take();
-        assert!(!self.process.wait().expect("it ends").success(), "it was to crash");
+        assert!(!self.process.wait().expect("it ends").success(), "it should have crashed");
         self.delivered()
     }
 
-    /// Whether it has not ended.
+    /// Returns whether it is still running.
     pub fn is_alive(&mut self) -> bool {
         self.process.try_wait().expect("its state").is_none()
     }
 
-    /// The most memory it has used so far, in MiB.
+    /// Returns its peak memory use so far, in MiB.
     pub fn memory(&self) -> u64 {
         let status = format!("/proc/{}/status", self.process.id());
         let status = std::fs::read_to_string(Path::new(&status)).expect("it is alive");
@@ -73,7 +73,7 @@ impl Node {
         kilobytes.parse::<u64>().expect("a number") / 1024
     }
 
-    /// Stops it in good order, and gives the ids of what it has delivered.
+    /// Shuts it down gracefully, and returns the ids of the events it has delivered.
     pub fn stop(mut self) -> Vec<String> {
         drop(self.process.stdin.take());
         assert!(self.process.wait().expect("it ends").success());

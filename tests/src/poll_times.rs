@@ -1,6 +1,6 @@
 use std::task::Poll;
 
-/// Polls a future so many times at most; what it gave if it came to its end.
+/// Polls a future at most `times` times; returns its output if it completed.
 pub async fn poll_times<F: Future>(future: F, times: u32) -> Option<F::Output> {
     let mut future = std::pin::pin!(future);
     let mut left = times;

@@ -10,54 +10,54 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-/// Stands between programs and a database server, and can be as bad as a network.
+/// A TCP proxy in front of a database server that simulates network faults.
 #[derive(Debug)]
 pub struct Proxy {
     url: String,
-    weather: Arc<watch::Sender<Weather>>,
-    /// How many connections there have been.
+    faults: Arc<watch::Sender<Faults>>,
+    /// Number of connections so far.
     connections: Arc<AtomicU64>,
     accepting: JoinHandle<()>,
 }
 
-/// What happens to connections. Each has a number, and numbers grow.
+/// The current faults. Connections are numbered in ascending order.
 #[derive(Debug, Clone, Copy, Default)]
-struct Weather {
+struct Faults {
     delay: Duration,
     refusing: bool,
     /// Connections up to this one are closed.
     cut: u64,
-    /// Connections up to this one stay open, and nothing passes.
+    /// Connections up to this one stay open, and transmit nothing.
     frozen: u64,
 }
 
 impl Proxy {
-    /// One before the server of a URL, with nothing wrong.
+    /// Starts a proxy in front of the server of a URL, without faults.
     pub async fn before(url: &str) -> Self {
         Self::on(Ipv4Addr::LOCALHOST.into(), url).await
     }
 
-    /// The same on another address of this machine.
-    #[expect(clippy::disallowed_methods, reason = "it ends with the proxy")]
+    /// Starts a proxy on another address of this machine.
+    #[expect(clippy::disallowed_methods, reason = "the task ends with the proxy")]
     pub async fn on(own: IpAddr, url: &str) -> Self {
         let (scheme, rest) = url.split_once("://").expect("a URL");
         let (authority, path) = rest.split_once('/').expect("a URL with a database");
         let (user, server) = authority.rsplit_once('@').expect("a URL with a user");
         let listener = TcpListener::bind((own, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("its address");
-        let weather = Arc::new(watch::Sender::new(Weather::default()));
+        let faults = Arc::new(watch::Sender::new(Faults::default()));
         let connections = Arc::new(AtomicU64::new(0));
         let accepting = tokio::spawn(accept(
             listener,
             server.to_owned(),
-            Arc::clone(&weather),
+            Arc::clone(&faults),
             Arc::clone(&connections),
         ));
         let url = format!("{scheme}://{user}@{address}/{path}");
-        Self { url, weather, connections, accepting }
+        Self { url, faults, connections, accepting }
     }
 
-    /// The URL that leads through it.
+    /// Returns the URL through the proxy.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -66,96 +66,95 @@ impl Proxy {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Whatever passes takes so much longer from now on, each way.
+    /// Delays all data from now on, in both directions.
     pub fn delay(&self, delay: Duration) {
-        self.weather.send_modify(|weather| weather.delay = delay);
+        self.faults.send_modify(|faults| faults.delay = delay);
     }
 
     /// Closes every connection.
     pub fn cut(&self) {
         let until = self.connections();
-        self.weather.send_modify(|weather| weather.cut = until);
+        self.faults.send_modify(|faults| faults.cut = until);
     }
 
-    /// Leaves every connection open, and lets nothing pass any more, in neither direction. New ones
-    /// work.
+    /// Leaves every connection open, and stops transmitting data in both directions. New connections work.
     pub fn freeze(&self) {
         let until = self.connections();
-        self.weather.send_modify(|weather| weather.frozen = until);
+        self.faults.send_modify(|faults| faults.frozen = until);
     }
 
-    /// Closes what was frozen: at last somebody notices.
+    /// Closes the frozen connections.
     pub fn give_up_frozen(&self) {
-        self.weather.send_modify(|weather| weather.cut = weather.cut.max(weather.frozen));
+        self.faults.send_modify(|faults| faults.cut = faults.cut.max(faults.frozen));
     }
 
-    /// Closes new connections at once, or does so no more.
+    /// Sets whether new connections are closed immediately.
     pub fn refuse(&self, refusing: bool) {
-        self.weather.send_modify(|weather| weather.refusing = refusing);
+        self.faults.send_modify(|faults| faults.refusing = refusing);
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.accepting.abort();
-        self.weather.send_modify(|weather| weather.cut = u64::MAX);
+        self.faults.send_modify(|faults| faults.cut = u64::MAX);
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "they end with the connection")]
+#[expect(clippy::disallowed_methods, reason = "the tasks end with their connections")]
 async fn accept(
     listener: TcpListener,
     server: String,
-    weather: Arc<watch::Sender<Weather>>,
+    faults: Arc<watch::Sender<Faults>>,
     connections: Arc<AtomicU64>,
 ) {
     loop {
         let Ok((client, _)) = listener.accept().await else { continue };
         let number = connections.fetch_add(1, Ordering::SeqCst) + 1;
-        if weather.borrow().refusing {
+        if faults.borrow().refusing {
             continue;
         }
-        let (server, weather) = (server.clone(), weather.subscribe());
+        let (server, faults) = (server.clone(), faults.subscribe());
         tokio::spawn(async move {
             let Ok(upstream) = TcpStream::connect(server).await else { return };
-            pass_both_ways(number, client, upstream, weather).await;
+            forward_both_ways(number, client, upstream, faults).await;
         });
     }
 }
 
-/// Until one side closes, or both are cut off. Then all is closed.
-async fn pass_both_ways(
+/// Forwards data until one side closes or the connection is cut, then closes both.
+async fn forward_both_ways(
     number: u64,
     client: TcpStream,
     upstream: TcpStream,
-    mut weather: watch::Receiver<Weather>,
+    mut faults: watch::Receiver<Faults>,
 ) {
     for side in [&client, &upstream] {
         let _ = side.set_nodelay(true);
     }
     let (from_client, to_client) = client.into_split();
     let (from_upstream, to_upstream) = upstream.into_split();
-    let (there, back) = (weather.clone(), weather.clone());
+    let (there, back) = (faults.clone(), faults.clone());
     tokio::select! {
-        _ = weather.wait_for(|weather| weather.cut >= number) => {}
-        () = pass(number, from_client, to_upstream, there) => {}
-        () = pass(number, from_upstream, to_client, back) => {}
+        _ = faults.wait_for(|faults| faults.cut >= number) => {}
+        () = forward(number, from_client, to_upstream, there) => {}
+        () = forward(number, from_upstream, to_client, back) => {}
     }
 }
 
-async fn pass(
+async fn forward(
     number: u64,
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    mut weather: watch::Receiver<Weather>,
+    mut faults: watch::Receiver<Faults>,
 ) {
     let mut bytes = vec![0; 16 * 1024];
     loop {
         let read = from.read(&mut bytes).await;
-        let Weather { delay, frozen, .. } = *weather.borrow();
+        let Faults { delay, frozen, .. } = *faults.borrow();
         if frozen >= number {
-            // Not even the end of the connection gets through.
-            let _ = weather.wait_for(|weather| weather.cut >= number).await;
+            // Not even the end of the connection is forwarded.
+            let _ = faults.wait_for(|faults| faults.cut >= number).await;
             return;
         }
         let Ok(length @ 1..) = read else { return };

@@ -5,8 +5,8 @@ use outbox::EventEnvelope;
 use outbox_runtime::store::Lease;
 use outbox_runtime::write::{Hot, Left, Seat, Seats, WriterHook};
 
-/// Stands where the runtime will: gives a number of seats and remembers what was committed. As a hook
-/// it remembers what it was told.
+/// Replaces the runtime in tests of the writer: hands out a limited number of permits and records what was
+/// committed. As a hook it records its calls.
 #[derive(Debug, Default)]
 pub struct Recorder {
     free: Arc<Mutex<usize>>,
@@ -15,7 +15,7 @@ pub struct Recorder {
     told: Mutex<Vec<String>>,
 }
 
-/// Frees a seat when it is dropped.
+/// Returns a permit when it is dropped.
 #[derive(Debug)]
 struct Reserved(Arc<Mutex<usize>>);
 
@@ -26,28 +26,28 @@ impl Drop for Reserved {
 }
 
 impl Recorder {
-    /// One with a number of seats.
+    /// Returns a recorder with a number of permits.
     pub fn with_seats(seats: usize) -> Arc<Self> {
         Arc::new(Self { free: Arc::new(Mutex::new(seats)), ..Self::default() })
     }
 
-    /// How many seats are free.
+    /// Returns the number of free permits.
     pub fn free(&self) -> usize {
         *self.free.lock().unwrap()
     }
 
-    /// Row and event type of everything that was dispatched. It keeps its seats.
+    /// Returns row and event type of all dispatched events, which keep their permits.
     pub fn hot(&self) -> Vec<(i64, String)> {
         let hot = self.hot.lock().unwrap();
         hot.iter().map(|hot| (hot.sequence, hot.envelope.event_type().to_owned())).collect()
     }
 
-    /// How many committed rows were left to the poller.
+    /// Returns the number of committed rows that were left to the poller.
     pub fn due(&self) -> usize {
         *self.due.lock().unwrap()
     }
 
-    /// What the hooks were told since the last time it was asked.
+    /// Returns the hook calls since the last call of this method.
     pub fn told(&self) -> Vec<String> {
         std::mem::take(&mut *self.told.lock().unwrap())
     }

@@ -7,31 +7,31 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// The spans of the outbox, as text: name and fields, also those that were recorded later.
+/// Collects the spans of the outbox as text: name and fields, including fields recorded later.
 #[derive(Debug, Clone, Default)]
-pub struct Spans(Arc<StickyConnection>);
+pub struct Spans(Arc<Inner>);
 
 #[derive(Debug, Default)]
-struct StickyConnection {
+struct Inner {
     next: AtomicU64,
     spans: Mutex<HashMap<u64, String>>,
 }
 
 impl Spans {
-    /// Makes it the subscriber of this process.
-    pub fn of_this_process() -> Self {
+    /// Installs a collector as the global subscriber of this process.
+    pub fn install() -> Self {
         static SPANS: OnceLock<Spans> = OnceLock::new();
         let spans = SPANS.get_or_init(|| {
             let spans = Self::default();
-            tracing::subscriber::set_global_default(spans.clone()).expect("the only one");
+            tracing::subscriber::set_global_default(spans.clone()).expect("no other subscriber");
             spans
         });
         spans.clone()
     }
 
-    /// Those in which a text occurs.
+    /// Returns the spans that contain a text.
     pub fn with(&self, text: &str) -> Vec<String> {
-        let spans = self.0.spans.lock().expect("nobody panics");
+        let spans = self.0.spans.lock().expect("no panic while it is locked");
         spans.values().filter(|span| span.contains(text)).cloned().collect()
     }
 }
@@ -57,12 +57,12 @@ impl Subscriber for Spans {
         let id = self.0.next.fetch_add(1, Ordering::Relaxed) + 1;
         let mut text = attributes.metadata().name().to_owned();
         attributes.record(&mut Text(&mut text));
-        self.0.spans.lock().expect("nobody panics").insert(id, text);
+        self.0.spans.lock().expect("no panic while it is locked").insert(id, text);
         Id::from_u64(id)
     }
 
     fn record(&self, id: &Id, values: &Record<'_>) {
-        let mut spans = self.0.spans.lock().expect("nobody panics");
+        let mut spans = self.0.spans.lock().expect("no panic while it is locked");
         if let Some(text) = spans.get_mut(&id.into_u64()) {
             values.record(&mut Text(text));
         }

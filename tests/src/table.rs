@@ -5,66 +5,66 @@ use outbox_runtime::store::{Inserted, Lease, NewRow, Seated, Store};
 
 use crate::{Fresh, TestDatabase};
 
-/// An event of aggregate `Order`.
+/// Returns an event of aggregate `Order`.
 pub fn event(event_type: &str) -> EventEnvelope {
     EventEnvelope::builder(event_type)
         .aggregate_type("Order")
         .aggregate_id("7")
         .payload_json(r#"{"b": 1,  "a": 1.50}"#)
         .build()
-        .expect("a good event")
+        .expect("a valid event")
 }
 
-/// An event of an `Order` with this number.
+/// Returns an event of an `Order` with this aggregate id.
 pub fn numbered(event_type: &str, number: u64) -> EventEnvelope {
     EventEnvelope::builder(event_type)
         .aggregate_type("Order")
         .aggregate_id(number.to_string())
         .payload_json("{}")
         .build()
-        .expect("a good event")
+        .expect("a valid event")
 }
 
-/// A lease of half a minute.
+/// Returns a lease of 30 seconds.
 pub fn lease(owner: &str) -> Lease<'_> {
     Lease { owner, length: Duration::from_secs(30) }
 }
 
-/// What a row says of its state.
+/// The delivery state of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Its status.
+    /// The status.
     pub status: Status,
-    /// How many attempts have failed.
+    /// Number of failed attempts.
     pub attempts: i64,
-    /// Its token.
+    /// The claim token.
     pub token: i64,
-    /// How many owners were lost.
+    /// Number of lost owners.
     pub takeovers: i64,
-    /// Who has it.
+    /// The owner, if it is claimed.
     pub locked_by: Option<String>,
-    /// Why it failed.
+    /// The last error.
     pub last_error: Option<String>,
-    /// Whether it has an end.
+    /// Whether `done_at` is set.
     pub ended: bool,
 }
 
-/// Looking at rows, and changing them behind the store's back.
-pub trait Rows<DB: TestDatabase> {
-    /// A row's state.
+/// Reads and changes the rows of a table directly, not through the store.
+pub trait TestTable<DB: TestDatabase> {
+    /// Returns the state of a row.
     fn row(&self, sequence: i64) -> impl Future<Output = Row> + Send;
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     fn count(&self) -> impl Future<Output = i64> + Send;
 
-    /// Lets time pass.
+    /// Moves all times of the table into the past, as if time had passed.
     fn age(&self, by: Duration) -> impl Future<Output = ()> + Send;
 
-    /// Inserts events that are due.
+    /// Inserts events as due rows.
     fn insert_due(&self, events: &[EventEnvelope]) -> impl Future<Output = Vec<Inserted>> + Send;
 }
 
-impl<DB: TestDatabase> Rows<DB> for (&Fresh<DB>, &Store<DB>) {
+impl<DB: TestDatabase> TestTable<DB> for (&Fresh<DB>, &Store<DB>) {
     async fn row(&self, sequence: i64) -> Row {
         let (db, store) = self;
         let table = store.table();
@@ -78,7 +78,7 @@ impl<DB: TestDatabase> Rows<DB> for (&Fresh<DB>, &Store<DB>) {
             let rows = DB::fetch(&mut connection, sql, vec![]).await.expect("the SQL is right");
             DB::text(&rows[0], 0).expect("a text")
         };
-        // Every database multiplies into 64 bits.
+        // Cast to 64 bits, whatever type the column has.
         let wide = |column: &str| format!("CAST({column} AS {})", DB::WIDE);
         Row {
             status: Status::from_code(

@@ -1,16 +1,16 @@
-//! Connections that break while they are in use. Not on SQLite, whose connections lead nowhere.
+//! Connections that break while they are in use. Not on SQLite, which has no network connections.
 
 use std::time::Duration;
 
 use outbox_runtime::Error;
 use outbox_runtime::store::{Completion, Renewal, Settlement, Verdict};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, lease};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease};
 use sqlx::{AssertSqlSafe, MySql, Postgres, SqlSafeStr};
 
 use crate::claim::all;
 use crate::write::{business, business_rows, writer};
 
-/// A database whose sessions can be ended by another.
+/// A database whose sessions can be terminated by another session.
 trait Breakable: TestDatabase {
     const SESSION: &'static str;
     const SESSIONS: &'static str;
@@ -36,13 +36,13 @@ async fn numbers<DB: Breakable>(connection: &mut DB::Connection, sql: &'static s
     rows.iter().map(|row| DB::int(row, 0).unwrap().unwrap()).collect()
 }
 
-async fn end<DB: Breakable>(db: &Fresh<DB>, session: i64) {
-    // A session that has gone in the meantime is ended as well.
+async fn end_session<DB: Breakable>(db: &Fresh<DB>, session: i64) {
+    // An error means that the session has already ended.
     let _ = db.try_run(DB::END.replace("{session}", &session.to_string())).await;
 }
 
-/// Ends every session but the one that does it.
-async fn end_all<DB: Breakable>(db: &Fresh<DB>) {
+/// Terminates every session except the one that runs this.
+async fn end_all_sessions<DB: Breakable>(db: &Fresh<DB>) {
     let mut connection = db.pool.acquire().await.unwrap();
     for session in numbers::<DB>(&mut connection, DB::SESSIONS).await {
         let sql = DB::END.replace("{session}", &session.to_string());
@@ -50,7 +50,7 @@ async fn end_all<DB: Breakable>(db: &Fresh<DB>) {
     }
 }
 
-async fn a_transaction_on_a_broken_connection_leaves_nothing<DB: Breakable>(db: Fresh<DB>) {
+async fn a_transaction_on_a_broken_connection_is_rolled_back<DB: Breakable>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 5).await;
     for (round, flush) in [false, true].into_iter().enumerate() {
         let mut tx = writer.begin().await.unwrap();
@@ -60,7 +60,7 @@ async fn a_transaction_on_a_broken_connection_leaves_nothing<DB: Breakable>(db: 
             tx.flush().await.unwrap();
         }
         let session = numbers::<DB>(&mut tx, DB::SESSION).await[0];
-        end(&db, session).await;
+        end_session(&db, session).await;
         tx.write(event("B")).unwrap();
         recorder.told();
         let error = tx.commit().await.unwrap_err();
@@ -76,26 +76,26 @@ async fn a_transaction_on_a_broken_connection_leaves_nothing<DB: Breakable>(db: 
     assert_eq!(recorder.hot().len(), 1);
 }
 
-async fn the_store_works_on_after_all_connections_broke<DB: Breakable>(db: Fresh<DB>) {
+async fn the_store_recovers_after_all_connections_break<DB: Breakable>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     rows.insert_due(&[event("A"), event("B")]).await;
-    end_all(&db).await;
-    // The pool notices by itself; a single failure would be an answer, too.
+    end_all_sessions(&db).await;
+    // The pool detects broken connections by itself; a single failure is acceptable, too.
     let claimed = match store.claim(super::claim::request("a", &ALL)).await {
         Ok(claimed) => claimed,
         Err(_) => all(&store, "a").await,
     };
     assert_eq!(claimed.rows.len(), 2);
-    let held: Vec<Renewal> = claimed.rows.iter().map(Renewal::from).collect();
-    end_all(&db).await;
-    let renewed = match store.renew(lease("a"), &held).await {
+    let renewals: Vec<Renewal> = claimed.rows.iter().map(Renewal::from).collect();
+    end_all_sessions(&db).await;
+    let renewed = match store.renew(lease("a"), &renewals).await {
         Ok(renewed) => renewed,
-        Err(_) => store.renew(lease("a"), &held).await.unwrap(),
+        Err(_) => store.renew(lease("a"), &renewals).await.unwrap(),
     };
     assert_eq!(renewed.len(), 2);
-    end_all(&db).await;
-    let done: Vec<Settlement> = held
+    end_all_sessions(&db).await;
+    let done: Vec<Settlement> = renewals
         .iter()
         .map(|&Renewal { sequence, token, .. }| Settlement {
             sequence,
@@ -118,16 +118,16 @@ macro_rules! on_servers {
     ($($module:ident: $database:ty),*) => {$(
         mod $module {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn a_transaction_on_a_broken_connection_leaves_nothing() {
+            async fn a_transaction_on_a_broken_connection_is_rolled_back() {
                 if let Some(db) = outbox_tests::Fresh::<$database>::new().await {
-                    super::a_transaction_on_a_broken_connection_leaves_nothing(db).await;
+                    super::a_transaction_on_a_broken_connection_is_rolled_back(db).await;
                 }
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn the_store_works_on_after_all_connections_broke() {
+            async fn the_store_recovers_after_all_connections_break() {
                 if let Some(db) = outbox_tests::Fresh::<$database>::new().await {
-                    super::the_store_works_on_after_all_connections_broke(db).await;
+                    super::the_store_recovers_after_all_connections_break(db).await;
                 }
             }
         }

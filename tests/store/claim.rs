@@ -7,9 +7,9 @@ use outbox_runtime::store::{
     ClaimRequest, Claims, Completion, Lease, NewRow, Position, Quota, Renewal, Seated, Settlement,
     Store, Table, TypeFilter, Verdict,
 };
-use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease, on_every_database};
 
-/// What a claim asks for if nothing else is said.
+/// Returns a claim request with default limits.
 pub(crate) fn request<'a>(owner: &'a str, subscription: &'a TypeFilter) -> ClaimRequest<'a> {
     ClaimRequest {
         lease: lease(owner),
@@ -21,7 +21,7 @@ pub(crate) fn request<'a>(owner: &'a str, subscription: &'a TypeFilter) -> Claim
     }
 }
 
-/// So many rows, from the beginning on.
+/// Returns a quota of `rows` rows without a start position.
 pub(crate) fn quota(rows: usize) -> Quota {
     Quota { rows, ..Quota::default() }
 }
@@ -35,7 +35,9 @@ fn sequences(claims: &Claims) -> Vec<i64> {
     claims.rows.iter().map(|row| row.sequence).collect()
 }
 
-async fn a_claim_moves_the_row_out_of_reach<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_claimed_row_is_not_claimed_again_before_its_lease_expires<DB: TestDatabase>(
+    db: Fresh<DB>,
+) {
     let store = db.store().await;
     let rows = (&db, &store);
     let inserted = rows.insert_due(&[event("Paid")]).await;
@@ -51,13 +53,13 @@ async fn a_claim_moves_the_row_out_of_reach<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((again.rows[0].token, again.rows[0].taken_over), (2, true));
 }
 
-async fn rows_come_by_due_time_and_then_sequence<DB: TestDatabase>(db: Fresh<DB>) {
+async fn rows_are_claimed_by_due_time_then_sequence<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let late = rows.insert_due(&[event("A"), event("B")]).await;
     rows.age(Duration::from_secs(5)).await;
     let next = rows.insert_due(&[event("C")]).await;
-    // The second of the first two was due before all.
+    // The second of the first two is due before all others.
     let table = store.table();
     db.run(
         DB::AGE.replace("{table}", &table.to_string()).replace("{micros}", "9000000")
@@ -68,7 +70,7 @@ async fn rows_come_by_due_time_and_then_sequence<DB: TestDatabase>(db: Fresh<DB>
     assert_eq!(sequences(&claimed), [late[1].sequence, late[0].sequence, next[0].sequence]);
 }
 
-async fn fresh_and_retried_have_their_own_limits<DB: TestDatabase>(db: Fresh<DB>) {
+async fn new_and_retried_rows_have_separate_limits<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let poison: Vec<EventEnvelope> = (0..20).map(|_| event("Poison")).collect();
@@ -85,19 +87,22 @@ async fn fresh_and_retried_have_their_own_limits<DB: TestDatabase>(db: Fresh<DB>
         .collect();
     store.finish("a", &failed, Completion::Keep).await.unwrap();
     rows.insert_due(&[event("Fresh"), event("Fresh"), event("Fresh")]).await;
-    let asked =
+    let claim_request =
         ClaimRequest { fresh: quota(2), retried: quota(5), ..request("b", &TypeFilter::ALL) };
-    let claimed = store.claim(asked).await.unwrap();
-    let of = |status| claimed.rows.iter().filter(|row| row.status == status).count();
-    assert_eq!((of(Status::New), of(Status::Retry)), (2, 5));
-    assert!(claimed.fresh_until.is_some() && claimed.retried_until.is_some(), "both were full");
-    let asked =
+    let claimed = store.claim(claim_request).await.unwrap();
+    let count_of = |status| claimed.rows.iter().filter(|row| row.status == status).count();
+    assert_eq!((count_of(Status::New), count_of(Status::Retry)), (2, 5));
+    assert!(
+        claimed.fresh_until.is_some() && claimed.retried_until.is_some(),
+        "both quotas were used up"
+    );
+    let claim_request =
         ClaimRequest { fresh: quota(5), retried: quota(0), ..request("b", &TypeFilter::ALL) };
-    let claimed = store.claim(asked).await.unwrap();
+    let claimed = store.claim(claim_request).await.unwrap();
     assert_eq!((claimed.rows.len(), claimed.fresh_until), (1, None));
 }
 
-async fn only_events_that_are_handled_here<DB: TestDatabase>(db: Fresh<DB>) {
+async fn only_handled_event_types_are_claimed<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let global = EventEnvelope::json("Created", "{}").unwrap();
@@ -117,10 +122,10 @@ async fn only_events_that_are_handled_here<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(names, [("Order", "Paid"), ("__GLOBAL__", "Created")]);
     let nothing = store.type_filter([]);
     assert!(store.claim(request("a", &nothing)).await.unwrap().rows.is_empty());
-    assert_eq!(all(&store, "b").await.rows.len(), 2, "the rest is left for those who know it");
+    assert_eq!(all(&store, "b").await.rows.len(), 2, "the rest stays for nodes that handle it");
 }
 
-async fn all_events_but_some<DB: TestDatabase>(db: Fresh<DB>) {
+async fn excluded_event_types_are_not_claimed<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let global = EventEnvelope::json("Created", "{}").unwrap();
@@ -135,31 +140,32 @@ async fn all_events_but_some<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(store.claim(request("a", &everything)).await.unwrap().rows.len(), 2);
 }
 
-async fn nothing_below_the_low_watermark_is_claimed<DB: TestDatabase>(db: Fresh<DB>) {
+async fn rows_below_the_low_watermark_are_not_claimed<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     rows.insert_due(&[event("Old")]).await;
     rows.age(Duration::from_secs(60)).await;
     let new = rows.insert_due(&[event("New")]).await;
-    let floor = store.now().await.unwrap() - Duration::from_secs(10);
-    let from = Quota { rows: 1_000, after: Some(Position::before(floor)), until: None };
-    let asked = ClaimRequest { fresh: from, retried: from, ..request("a", &TypeFilter::ALL) };
-    assert_eq!(sequences(&store.claim(asked).await.unwrap()), [new[0].sequence]);
+    let watermark = store.now().await.unwrap() - Duration::from_secs(10);
+    let from = Quota { rows: 1_000, after: Some(Position::before(watermark)), until: None };
+    let claim_request =
+        ClaimRequest { fresh: from, retried: from, ..request("a", &TypeFilter::ALL) };
+    assert_eq!(sequences(&store.claim(claim_request).await.unwrap()), [new[0].sequence]);
     assert_eq!(all(&store, "a").await.rows.len(), 1, "a full scan finds the rest");
 }
 
-async fn young_rows_can_be_left_alone<DB: TestDatabase>(db: Fresh<DB>) {
+async fn recent_rows_can_be_skipped<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     rows.insert_due(&[event("Paid")]).await;
     let minute = Duration::from_secs(60);
-    let asked = ClaimRequest { skip_recent: minute, ..request("a", &TypeFilter::ALL) };
-    assert!(store.claim(asked).await.unwrap().rows.is_empty());
+    let claim_request = ClaimRequest { skip_recent: minute, ..request("a", &TypeFilter::ALL) };
+    assert!(store.claim(claim_request).await.unwrap().rows.is_empty());
     rows.age(minute).await;
-    assert_eq!(store.claim(asked).await.unwrap().rows.len(), 1);
+    assert_eq!(store.claim(claim_request).await.unwrap().rows.len(), 1);
 }
 
-async fn a_writer_whose_clock_is_ahead_is_heard_at_once<DB: TestDatabase>(db: Fresh<DB>) {
+async fn an_event_from_a_writer_with_a_fast_clock_is_due_at_once<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let ahead = std::time::SystemTime::now() + Duration::from_secs(3_600);
     let early = EventEnvelope::builder("A").payload_json("{}").occurred_at(ahead).build().unwrap();
@@ -167,39 +173,51 @@ async fn a_writer_whose_clock_is_ahead_is_heard_at_once<DB: TestDatabase>(db: Fr
     assert_eq!(all(&store, "a").await.rows.len(), 1);
 }
 
-async fn a_full_batch_tells_how_far_it_came<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_full_batch_reports_its_last_position<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let before = store.now().await.unwrap() - Duration::from_secs(1);
     rows.insert_due(&[event("A"), event("B"), event("C")]).await;
-    let asked = ClaimRequest { fresh: quota(2), ..request("a", &TypeFilter::ALL) };
-    let claimed = store.claim(asked).await.unwrap();
-    let until = claimed.fresh_until.expect("it was full");
+    let claim_request = ClaimRequest { fresh: quota(2), ..request("a", &TypeFilter::ALL) };
+    let claimed = store.claim(claim_request).await.unwrap();
+    let until = claimed.fresh_until.expect("the batch was full");
     assert!(until.due > before && until.due <= store.now().await.unwrap());
-    let asked = ClaimRequest { fresh: Quota { rows: 2, after: Some(until), until: None }, ..asked };
-    assert_eq!(store.claim(asked).await.unwrap().rows.len(), 1, "the next begins there");
+    let claim_request =
+        ClaimRequest { fresh: Quota { rows: 2, after: Some(until), until: None }, ..claim_request };
+    assert_eq!(
+        store.claim(claim_request).await.unwrap().rows.len(),
+        1,
+        "the next claim starts there"
+    );
 }
 
-async fn a_lease_is_renewed_for_its_holder_only<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_lease_is_renewed_only_by_its_owner<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     rows.insert_due(&[event("A"), event("B"), event("C")]).await;
-    let held: Vec<Renewal> = all(&store, "a").await.rows.iter().map(Renewal::from).collect();
+    let renewals: Vec<Renewal> = all(&store, "a").await.rows.iter().map(Renewal::from).collect();
     rows.age(Duration::from_secs(29)).await;
-    let wrong_token = [Renewal { token: held[1].token + 1, ..held[1] }];
+    let wrong_token = [Renewal { token: renewals[1].token + 1, ..renewals[1] }];
     assert!(store.renew(lease("a"), &wrong_token).await.unwrap().is_empty());
-    assert!(store.renew(lease("b"), &held).await.unwrap().is_empty(), "another owner");
+    assert!(store.renew(lease("b"), &renewals).await.unwrap().is_empty(), "another owner");
     assert!(store.renew(lease("a"), &[]).await.unwrap().is_empty());
-    let mut renewed = store.renew(lease("a"), &held[..2]).await.unwrap();
+    let mut renewed = store.renew(lease("a"), &renewals[..2]).await.unwrap();
     renewed.sort_unstable();
-    assert_eq!(renewed, [held[0].sequence, held[1].sequence]);
+    assert_eq!(renewed, [renewals[0].sequence, renewals[1].sequence]);
     rows.age(Duration::from_secs(2)).await;
-    assert_eq!(sequences(&all(&store, "b").await), [held[2].sequence], "two were renewed in time");
+    assert_eq!(
+        sequences(&all(&store, "b").await),
+        [renewals[2].sequence],
+        "two were renewed in time"
+    );
     let long = Lease { owner: "a", length: Duration::from_secs(3_600) };
-    assert!(store.renew(long, &held[2..]).await.unwrap().is_empty(), "it is another's now");
+    assert!(
+        store.renew(long, &renewals[2..]).await.unwrap().is_empty(),
+        "it belongs to another owner now"
+    );
 }
 
-async fn a_row_that_makes_no_sense_disturbs_no_other<DB: TestDatabase>(db: Fresh<DB>) {
+async fn an_undecodable_row_does_not_affect_other_rows<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let inserted = rows.insert_due(&[event("A"), event("B"), event("C"), event("D")]).await;
@@ -234,7 +252,7 @@ async fn a_row_that_makes_no_sense_disturbs_no_other<DB: TestDatabase>(db: Fresh
     assert_eq!(rows.row(inserted[1].sequence).await.status, Status::Dead);
 }
 
-async fn an_unknown_status_is_nobodys<DB: TestDatabase>(db: Fresh<DB>) {
+async fn rows_with_an_unknown_status_are_not_claimed<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     rows.insert_due(&[event("A"), event("B")]).await;
@@ -242,7 +260,7 @@ async fn an_unknown_status_is_nobodys<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(all(&store, "a").await.rows.len(), 1);
 }
 
-async fn a_batch_costs_as_many_statements_as_one<DB: TestDatabase>(db: Fresh<DB>) {
+async fn batches_of_any_size_use_the_same_prepared_statements<DB: TestDatabase>(db: Fresh<DB>) {
     // Batches of any size run the same prepared statements: none is added to the cache.
     db.store().await;
     let pool = db.single().await;
@@ -260,9 +278,9 @@ async fn a_batch_costs_as_many_statements_as_one<DB: TestDatabase>(db: Fresh<DB>
         drop(connection);
         let claimed = all(&store, "a").await;
         assert_eq!(claimed.rows.len(), count);
-        let held: Vec<Renewal> = claimed.rows.iter().map(Renewal::from).collect();
-        assert_eq!(store.renew(lease("a"), &held).await.unwrap().len(), count);
-        let done: Vec<Settlement> = held
+        let renewals: Vec<Renewal> = claimed.rows.iter().map(Renewal::from).collect();
+        assert_eq!(store.renew(lease("a"), &renewals).await.unwrap().len(), count);
+        let done: Vec<Settlement> = renewals
             .iter()
             .map(|Renewal { sequence, token, .. }| Settlement {
                 sequence: *sequence,
@@ -281,17 +299,17 @@ async fn a_batch_costs_as_many_statements_as_one<DB: TestDatabase>(db: Fresh<DB>
 }
 
 on_every_database!(
-    a_claim_moves_the_row_out_of_reach,
-    rows_come_by_due_time_and_then_sequence,
-    fresh_and_retried_have_their_own_limits,
-    only_events_that_are_handled_here,
-    all_events_but_some,
-    nothing_below_the_low_watermark_is_claimed,
-    young_rows_can_be_left_alone,
-    a_writer_whose_clock_is_ahead_is_heard_at_once,
-    a_full_batch_tells_how_far_it_came,
-    a_lease_is_renewed_for_its_holder_only,
-    a_row_that_makes_no_sense_disturbs_no_other,
-    an_unknown_status_is_nobodys,
-    a_batch_costs_as_many_statements_as_one,
+    a_claimed_row_is_not_claimed_again_before_its_lease_expires,
+    rows_are_claimed_by_due_time_then_sequence,
+    new_and_retried_rows_have_separate_limits,
+    only_handled_event_types_are_claimed,
+    excluded_event_types_are_not_claimed,
+    rows_below_the_low_watermark_are_not_claimed,
+    recent_rows_can_be_skipped,
+    an_event_from_a_writer_with_a_fast_clock_is_due_at_once,
+    a_full_batch_reports_its_last_position,
+    a_lease_is_renewed_only_by_its_owner,
+    an_undecodable_row_does_not_affect_other_rows,
+    rows_with_an_unknown_status_are_not_claimed,
+    batches_of_any_size_use_the_same_prepared_statements,
 );

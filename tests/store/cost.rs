@@ -1,8 +1,8 @@
-//! What every statement touches, whatever the planner believes of the table.
+//! The number of pages or rows each statement touches, whatever statistics the planner has.
 //!
 //! An outbox is empty most of the day. Statements are prepared then, statistics are gathered then, and the
-//! burst comes later. Each condition prepares the statements on a single connection, brings the table into
-//! a state that its statistics do not show, and bounds what each statement touches for a row.
+//! burst comes later. Each test prepares the statements on a single connection, brings the table into a
+//! state that its statistics do not show, and checks an upper bound on what each statement touches per row.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,25 +10,24 @@ use outbox_runtime::store::{EXPLAINER, Explained, Store, Table, TypeFilter};
 use outbox_tests::{Cost, Fresh, TestDatabase, on_every_database};
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 
-/// How many rows a batch has.
+/// Number of rows in a batch.
 const BATCH: usize = 200;
 
-/// Often enough that a server decides to keep a plan.
+/// Number of executions after which a server keeps a generic plan.
 const PREPARED: usize = 7;
 
-/// What a statement may touch: a number for itself and one for each of its rows, in the units of
-/// [`Cost::touched`].
+/// The most a statement may touch: a fixed part and one per row, in the units of [`Cost::touched`].
 struct Bound {
     fixed: u64,
     per_row: u64,
 }
 
-/// A change of a row on PostgreSQL touches its page and five indexes, once for the old version and once
+/// An update of a row on PostgreSQL touches its page and five indexes, once for the old version and once
 /// for the new one, each a few pages deep.
 const CHANGE: Bound = Bound { fixed: 250, per_row: 45 };
 const READ: Bound = Bound { fixed: 400, per_row: 12 };
 
-/// The statements are known to the server before there is anything in the table.
+/// Runs the statements until the server has planned them, while the table is empty.
 async fn prepare<DB: TestDatabase>(store: &Store<DB>, known: &TypeFilter) {
     for _ in 0..PREPARED {
         for statement in every(store, known, None, &[1], &[2]) {
@@ -97,7 +96,7 @@ async fn measure<DB: TestDatabase>(
         let text = sql.as_str();
         let is_read = text.starts_with("SELECT");
         let bound = if is_read { READ } else { CHANGE };
-        // No statement is given more rows than this.
+        // The most rows a statement can process.
         let rows = match name {
             "peek" => 0,
             "purge" | "aged" => 500,
@@ -120,23 +119,23 @@ async fn measure<DB: TestDatabase>(
     assert!(wrong.is_empty(), "{condition}: {}", wrong.join("\n"));
 }
 
-/// A single connection, so that a plan that was made early is the one that is used.
+/// Returns a store on a single connection, so that a plan made early is the one used later.
 async fn single<DB: TestDatabase>(db: &Fresh<DB>) -> Store<DB> {
     let store = db.store().await;
-    if let Some(leave) = DB::LEAVE_STATISTICS {
+    if let Some(leave) = DB::FREEZE_STATISTICS {
         db.run(leave).await;
     }
     store.explaining_relay().await.unwrap()
 }
 
-/// What a burst brings, and what was given up before it.
+/// Fills the table with a burst of pending events, retried ones, and dead ones from before.
 async fn burst<DB: TestDatabase>(db: &Fresh<DB>, rows: u64) {
     db.fill("A", 0, 10_000_001, rows).await;
     db.fill("A", 2, 20_000_001, rows / 10).await;
     db.fill("A", 3, 30_000_001, 500).await;
 }
 
-async fn never_analysed<DB: TestDatabase>(db: Fresh<DB>) {
+async fn cost_is_bounded_when_never_analysed<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
     let known = store.type_filter([("Order", "A"), ("Order", "B")]);
     prepare(&store, &known).await;
@@ -144,17 +143,17 @@ async fn never_analysed<DB: TestDatabase>(db: Fresh<DB>) {
     measure(&db, &store, &known, None, "never analysed").await;
 }
 
-/// Every event is asked for but those of a listener that is closed.
-async fn never_analysed_and_some_left_out<DB: TestDatabase>(db: Fresh<DB>) {
+/// Claims every event type except those of a paused listener.
+async fn cost_is_bounded_when_event_types_are_excluded<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
     let known = store.type_filter_except([("Order", "B"), ("Order", "C")]);
     prepare(&store, &known).await;
     burst(&db, 100_000).await;
-    measure(&db, &store, &known, None, "some left out").await;
+    measure(&db, &store, &known, None, "some types excluded").await;
 }
 
-/// What runs on the application's connections carries its settings by itself.
-async fn never_analysed_in_the_applications_pool<DB: TestDatabase>(db: Fresh<DB>) {
+/// Statements on the application's connections carry their planner settings themselves.
+async fn cost_is_bounded_in_the_applications_pool<DB: TestDatabase>(db: Fresh<DB>) {
     single(&db).await;
     let store = Store::new(db.single().await, Table::default());
     let known = store.type_filter([("Order", "A"), ("Order", "B")]);
@@ -163,7 +162,7 @@ async fn never_analysed_in_the_applications_pool<DB: TestDatabase>(db: Fresh<DB>
     measure(&db, &store, &known, None, "never analysed, in the application's pool").await;
 }
 
-async fn analysed_when_empty<DB: TestDatabase>(db: Fresh<DB>) {
+async fn cost_is_bounded_when_analysed_empty<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
     let known = store.type_filter([("Order", "A"), ("Order", "B")]);
     db.run(DB::ANALYZE).await;
@@ -172,7 +171,7 @@ async fn analysed_when_empty<DB: TestDatabase>(db: Fresh<DB>) {
     measure(&db, &store, &known, None, "analysed when empty").await;
 }
 
-async fn analysed_when_full_then_emptied<DB: TestDatabase>(db: Fresh<DB>) {
+async fn cost_is_bounded_when_analysed_full_then_emptied<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
     let known = store.type_filter([("Order", "A"), ("Order", "B")]);
     db.fill("A", 0, 1, 100_000).await;
@@ -183,7 +182,7 @@ async fn analysed_when_full_then_emptied<DB: TestDatabase>(db: Fresh<DB>) {
     measure(&db, &store, &known, Some(after_deleted()), "analysed when full, then emptied").await;
 }
 
-async fn behind_an_old_snapshot<DB: TestDatabase>(db: Fresh<DB>) {
+async fn cost_is_bounded_behind_an_old_snapshot<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
     let known = store.type_filter([("Order", "A"), ("Order", "B")]);
     prepare(&store, &known).await;
@@ -199,7 +198,7 @@ async fn behind_an_old_snapshot<DB: TestDatabase>(db: Fresh<DB>) {
     drop(old);
 }
 
-async fn a_million_settled<DB: TestDatabase>(db: Fresh<DB>) {
+async fn cost_is_bounded_with_a_million_settled_rows<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
     let known = store.type_filter([("Order", "A"), ("Order", "B")]);
     prepare(&store, &known).await;
@@ -208,18 +207,17 @@ async fn a_million_settled<DB: TestDatabase>(db: Fresh<DB>) {
     measure(&db, &store, &known, None, "a million settled").await;
 }
 
-/// Rows are due two days ago and as many microseconds later as their number says; a claim looks from
-/// where the deleted ones end.
+/// Returns the watermark behind the deleted rows. Row `n` was due two days ago plus `n` microseconds.
 fn after_deleted() -> SystemTime {
     SystemTime::now() - Duration::from_secs(172_800)
 }
 
 on_every_database!(
-    never_analysed,
-    never_analysed_and_some_left_out,
-    never_analysed_in_the_applications_pool,
-    analysed_when_empty,
-    analysed_when_full_then_emptied,
-    behind_an_old_snapshot,
-    a_million_settled,
+    cost_is_bounded_when_never_analysed,
+    cost_is_bounded_when_event_types_are_excluded,
+    cost_is_bounded_in_the_applications_pool,
+    cost_is_bounded_when_analysed_empty,
+    cost_is_bounded_when_analysed_full_then_emptied,
+    cost_is_bounded_behind_an_old_snapshot,
+    cost_is_bounded_with_a_million_settled_rows,
 );

@@ -1,26 +1,25 @@
-//! Ids that exist already, in transactions that stay open: other writers must not wait for them.
+//! Duplicate event ids in transactions that stay open: other writers must not wait for them.
 
 use std::time::{Duration, Instant};
 
 use outbox::EventEnvelope;
 use outbox_runtime::write::{Tx, WriteOutcome, Writer};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_server};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_server};
 
 use super::write::writer;
 
-/// How long a writer may take whose events have nothing to do with the open transaction.
-const PROMPT: Duration = Duration::from_secs(1);
+/// The longest time a writer may take whose events are unrelated to the open transaction.
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 const IS_MARIADB: &str = "SELECT VERSION() LIKE '%MariaDB%'";
 
-/// An event under an id of the caller's. It sorts after every generated id, and it is the first one that
-/// does.
-fn chosen(id: &str) -> EventEnvelope {
+/// Returns an event with an id chosen by the caller. It is the first id that sorts after every generated one.
+fn event_with_id(id: &str) -> EventEnvelope {
     EventEnvelope::builder("Chosen").event_id(id).payload_json("{}").build().unwrap()
 }
 
-/// Other writers commit events with generated ids, alone and several at a time.
-async fn others_commit<DB: TestDatabase>(writer: &Writer<DB>, case: &str) {
+/// Commits events with generated ids from other transactions, one and several at a time.
+async fn other_writers_commit<DB: TestDatabase>(writer: &Writer<DB>, case: &str) {
     let mut longest = Duration::ZERO;
     for count in [1, 1, 2, 9, 70, 1] {
         let begun = Instant::now();
@@ -28,16 +27,16 @@ async fn others_commit<DB: TestDatabase>(writer: &Writer<DB>, case: &str) {
             tx.write_all((0..count).map(|_| event("Other")))?;
             Ok::<_, outbox_runtime::Error>(())
         });
-        let committed = tokio::time::timeout(PROMPT, commit).await;
-        committed.unwrap_or_else(|_| panic!("{case}: {count} events wait")).unwrap();
+        let committed = tokio::time::timeout(MAX_WAIT, commit).await;
+        committed.unwrap_or_else(|_| panic!("{case}: writing {count} events was blocked")).unwrap();
         longest = longest.max(begun.elapsed());
     }
     println!("{} {case}: other writers took {longest:?} at most", DB::SHORT_NAME);
 }
 
 /// Waits until a session waits for a lock.
-async fn a_session_waits<DB: TestDatabase>(db: &Fresh<DB>) {
-    // MySQL looks again only if it has not been asked for a tenth of a second.
+async fn wait_for_a_lock_wait<DB: TestDatabase>(db: &Fresh<DB>) {
+    // MySQL refreshes this table only if it was not queried for 100 ms.
     let mut ticks = tokio::time::interval(Duration::from_millis(200));
     let waits = async {
         while db.number(DB::LOCK_WAITS).await == 0 {
@@ -47,11 +46,11 @@ async fn a_session_waits<DB: TestDatabase>(db: &Fresh<DB>) {
     tokio::time::timeout(Duration::from_secs(30), waits).await.expect("a session waits for a lock");
 }
 
-/// Another writer commits an id of the caller's that comes right after `id`.
-async fn the_next_id_is_committed<DB: TestDatabase>(writer: &Writer<DB>, id: &str) {
-    let next = chosen(&format!("{id}-{}", rand::random::<u32>()));
-    let committed = tokio::time::timeout(PROMPT, commit(writer, next)).await;
-    committed.expect("it does not wait for the one before");
+/// Commits, in another transaction, a caller-chosen id that sorts directly after `id`.
+async fn commit_the_next_id<DB: TestDatabase>(writer: &Writer<DB>, id: &str) {
+    let next = event_with_id(&format!("{id}-{}", rand::random::<u32>()));
+    let committed = tokio::time::timeout(MAX_WAIT, commit(writer, next)).await;
+    committed.expect("it does not wait for the transaction with the preceding id");
 }
 
 async fn commit<DB: TestDatabase>(writer: &Writer<DB>, event: EventEnvelope) {
@@ -70,64 +69,65 @@ async fn flushed<DB: TestDatabase>(
     (tx, written.iter().map(|written| written.outcome).collect())
 }
 
-async fn a_duplicate_stops_no_other_writer<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_duplicate_id_does_not_block_other_writers<DB: TestDatabase>(db: Fresh<DB>) {
     let (writer, _) = writer(&db, 0).await;
-    commit(&writer, chosen("invoice-7")).await;
+    commit(&writer, event_with_id("invoice-7")).await;
 
-    let (tx, outcomes) = flushed(&writer, vec![chosen("invoice-7")]).await;
+    let (tx, outcomes) = flushed(&writer, vec![event_with_id("invoice-7")]).await;
     assert_eq!(outcomes, [WriteOutcome::Duplicate]);
-    others_commit(&writer, "flush of a duplicate").await;
-    the_next_id_is_committed(&writer, "invoice-7").await;
+    other_writers_commit(&writer, "flush of a duplicate").await;
+    commit_the_next_id(&writer, "invoice-7").await;
     tx.commit().await.unwrap();
 
-    let several = vec![event("A"), chosen("invoice-7"), chosen("invoice-8"), event("B")];
+    let several =
+        vec![event("A"), event_with_id("invoice-7"), event_with_id("invoice-8"), event("B")];
     let (tx, outcomes) = flushed(&writer, several).await;
     let (new, duplicate) = (WriteOutcome::Inserted, WriteOutcome::Duplicate);
     assert_eq!(outcomes, [new, duplicate, new, new]);
-    others_commit(&writer, "flush of several").await;
-    the_next_id_is_committed(&writer, "invoice-7").await;
+    other_writers_commit(&writer, "flush of several").await;
+    commit_the_next_id(&writer, "invoice-7").await;
     tx.commit().await.unwrap();
 
     let mut tx = db.pool.begin().await.unwrap();
-    let receipt = writer.write_in(&mut tx, chosen("invoice-7")).await.unwrap().unwrap();
+    let receipt = writer.write_in(&mut tx, event_with_id("invoice-7")).await.unwrap().unwrap();
     assert!(!receipt.is_new());
-    others_commit(&writer, "write_in of a duplicate").await;
-    the_next_id_is_committed(&writer, "invoice-7").await;
+    other_writers_commit(&writer, "write_in of a duplicate").await;
+    commit_the_next_id(&writer, "invoice-7").await;
     tx.commit().await.unwrap();
 }
 
-async fn an_event_written_twice_stops_no_other_writer<DB: TestDatabase>(db: Fresh<DB>) {
+async fn an_event_written_twice_does_not_block_other_writers<DB: TestDatabase>(db: Fresh<DB>) {
     let (writer, _) = writer(&db, 0).await;
     let twice = event("A");
     let (mut tx, _) = flushed(&writer, vec![twice.clone()]).await;
     tx.write(twice.clone()).unwrap();
     assert_eq!(tx.flush().await.unwrap()[0].outcome, WriteOutcome::Duplicate);
-    others_commit(&writer, "twice in one transaction").await;
+    other_writers_commit(&writer, "twice in one transaction").await;
     tx.commit().await.unwrap();
 
     let last = event("A");
     commit(&writer, last.clone()).await;
     let (tx, outcomes) = flushed(&writer, vec![last]).await;
     assert_eq!(outcomes, [WriteOutcome::Duplicate]);
-    others_commit(&writer, "twice in two transactions").await;
+    other_writers_commit(&writer, "twice in two transactions").await;
     tx.commit().await.unwrap();
 }
 
-/// Two transactions write the same new id: the second has to wait for the first, and no other for it.
-async fn a_writer_that_waits_for_an_id_stops_no_other<DB: TestDatabase>(db: Fresh<DB>) {
+/// Two transactions write the same new id: the second waits for the first, and no other writer waits for either.
+async fn a_writer_waiting_for_an_id_does_not_block_other_writers<DB: TestDatabase>(db: Fresh<DB>) {
     let (writer, _) = writer(&db, 0).await;
     for (round, commits) in [(1, true), (2, false), (3, true)] {
         let id = format!("invoice-{round}");
-        // Alone, and among others.
+        // As a single event, and among others.
         let events = |first: &'static str| match round {
-            3 => vec![event(first), chosen(&id), event(first)],
-            _ => vec![chosen(&id)],
+            3 => vec![event(first), event_with_id(&id), event(first)],
+            _ => vec![event_with_id(&id)],
         };
         let (first, _) = flushed(&writer, events("First")).await;
         let (second, events) = (writer.clone(), events("Second"));
         let second = tokio::spawn(async move { flushed(&second, events).await });
-        a_session_waits(&db).await;
-        others_commit(&writer, "while one waits for the id of another").await;
+        wait_for_a_lock_wait(&db).await;
+        other_writers_commit(&writer, "while one waits for the id of another").await;
         if commits {
             first.commit().await.unwrap();
         } else {
@@ -136,47 +136,47 @@ async fn a_writer_that_waits_for_an_id_stops_no_other<DB: TestDatabase>(db: Fres
         let (tx, outcomes) = second.await.unwrap();
         let expected = if commits { WriteOutcome::Duplicate } else { WriteOutcome::Inserted };
         assert_eq!(outcomes[outcomes.len() / 2], expected);
-        others_commit(&writer, "after it was told").await;
+        other_writers_commit(&writer, "after the outcome is known").await;
         tx.commit().await.unwrap();
         let rows = format!("SELECT COUNT(*) FROM outbox_event WHERE event_id = '{id}'");
         assert_eq!(db.number(rows).await, 1);
     }
 }
 
-/// In a snapshot that is older than the row, it is not there to be read.
-async fn a_row_that_the_snapshot_hides_is_a_duplicate<DB: TestDatabase>(db: Fresh<DB>) {
+/// A snapshot that is older than the row does not show it.
+async fn a_row_hidden_by_the_snapshot_is_a_duplicate<DB: TestDatabase>(db: Fresh<DB>) {
     let (writer, _) = writer(&db, 0).await;
-    // Alone, and in one statement with seven that are new.
+    // As a single event, and in one statement with seven new ones.
     for new in [0, 7] {
         let mut tx = writer.begin().await.unwrap();
         super::write::read::<DB>(&mut tx).await;
         let id = format!("invoice-{new}");
-        commit(&writer, chosen(&id)).await;
+        commit(&writer, event_with_id(&id)).await;
         tx.write_all((0..new).map(|_| event("A"))).unwrap();
-        tx.write(chosen(&id)).unwrap();
+        tx.write(event_with_id(&id)).unwrap();
         let written = tx.flush().await.unwrap();
         let (last, others) = written.split_last().unwrap();
         assert_eq!(last.outcome, WriteOutcome::Duplicate);
         assert!(others.iter().all(|written| written.outcome == WriteOutcome::Inserted));
         let first = format!("SELECT sequence FROM outbox_event WHERE event_id = '{id}'");
         assert_eq!(last.sequence, db.number(first).await);
-        // MySQL itself keeps the table's end locked for a transaction in which an INSERT has failed, and
-        // other writers wait for its end.
-        let frees = DB::SHORT_NAME != "mysql" || db.number(IS_MARIADB).await == 1;
-        if frees {
-            others_commit(&writer, "after a hidden duplicate").await;
+        // MySQL itself keeps the end of the table locked after a failed INSERT until the transaction ends,
+        // and other writers wait for it.
+        let releases_lock = DB::SHORT_NAME != "mysql" || db.number(IS_MARIADB).await == 1;
+        if releases_lock {
+            other_writers_commit(&writer, "after a hidden duplicate").await;
         }
         tx.commit().await.unwrap();
-        if !frees {
-            others_commit(&writer, "after the end of a hidden duplicate").await;
+        if !releases_lock {
+            other_writers_commit(&writer, "after the end of a hidden duplicate").await;
         }
     }
     assert_eq!((&db, writer.store()).count().await, 9 + 2 * (1 + 1 + 2 + 9 + 70 + 1));
 }
 
 on_every_server!(
-    a_duplicate_stops_no_other_writer,
-    an_event_written_twice_stops_no_other_writer,
-    a_writer_that_waits_for_an_id_stops_no_other,
-    a_row_that_the_snapshot_hides_is_a_duplicate,
+    a_duplicate_id_does_not_block_other_writers,
+    an_event_written_twice_does_not_block_other_writers,
+    a_writer_waiting_for_an_id_does_not_block_other_writers,
+    a_row_hidden_by_the_snapshot_is_a_duplicate,
 );

@@ -1,13 +1,13 @@
-//! Transactions that are not ours.
+//! Events written in transactions that the application began with sqlx.
 
 use outbox_runtime::Error;
-use outbox_tests::{Fresh, Losable, Rows, TestDatabase, event, on_every_database};
+use outbox_tests::{Fresh, LoseTransaction, TestDatabase, TestTable, event, on_every_database};
 use sqlx::SqlSafeStr;
 
 use super::claim;
 use super::write::{business, business_rows, writer};
 
-async fn a_row_in_a_plain_transaction_is_due<DB: TestDatabase>(db: Fresh<DB>) {
+async fn an_event_written_in_a_foreign_transaction_is_due<DB: TestDatabase>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 9).await;
     let mut tx = db.pool.begin().await.unwrap();
     let receipt = writer.write_in(&mut tx, event("A")).await.unwrap().expect("a receipt");
@@ -18,7 +18,7 @@ async fn a_row_in_a_plain_transaction_is_due<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(claim::all(writer.store(), "poller").await.rows.len(), 1);
 }
 
-async fn a_receipt_makes_it_hot<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_committed_receipt_delivers_through_the_hot_path<DB: TestDatabase>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 1).await;
     let mut receipts = Vec::new();
     let mut tx = db.pool.begin().await.unwrap();
@@ -30,7 +30,7 @@ async fn a_receipt_makes_it_hot<DB: TestDatabase>(db: Fresh<DB>) {
         writer.committed(receipt).await.unwrap();
     }
     let hot = recorder.hot();
-    assert_eq!((hot.len(), recorder.due()), (1, 1), "one seat, and one for the poller");
+    assert_eq!((hot.len(), recorder.due()), (1, 1), "one permit, and one left to the poller");
     let row = (&db, writer.store()).row(hot[0].0).await;
     assert_eq!((row.token, row.locked_by.as_deref()), (1, Some("recorder")));
     assert_eq!(claim::all(writer.store(), "poller").await.rows.len(), 1);
@@ -45,17 +45,19 @@ async fn a_receipt_of_a_rolled_back_transaction_delivers_nothing<DB: TestDatabas
     assert_eq!((recorder.hot().len(), recorder.free()), (0, 9));
 }
 
-async fn a_poller_may_be_faster_than_the_receipt<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_row_claimed_by_the_poller_is_not_delivered_by_its_receipt<DB: TestDatabase>(
+    db: Fresh<DB>,
+) {
     let (writer, recorder) = writer(&db, 9).await;
     let mut tx = db.pool.begin().await.unwrap();
     let receipt = writer.write_in(&mut tx, event("A")).await.unwrap().unwrap();
     tx.commit().await.unwrap();
     assert_eq!(claim::all(writer.store(), "poller").await.rows.len(), 1);
     writer.committed(receipt).await.unwrap();
-    assert_eq!((recorder.hot().len(), recorder.free()), (0, 9), "it is the poller's");
+    assert_eq!((recorder.hot().len(), recorder.free()), (0, 9), "it was claimed by the poller");
 }
 
-async fn hooks_have_their_say<DB: TestDatabase>(db: Fresh<DB>) {
+async fn hooks_can_suppress_or_refuse_an_event<DB: TestDatabase>(db: Fresh<DB>) {
     let (writer, _) = writer(&db, 9).await;
     let mut tx = db.pool.begin().await.unwrap();
     assert!(writer.write_in(&mut tx, event("Suppressed")).await.unwrap().is_none());
@@ -70,14 +72,14 @@ async fn hooks_have_their_say<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 /// The business write is gone, so the event must not be written.
-async fn a_lost_transaction_is_refused<DB: Losable>(db: Fresh<DB>) {
+async fn a_lost_transaction_is_refused<DB: LoseTransaction>(db: Fresh<DB>) {
     let (writer, _) = writer(&db, 9).await;
     let mut tx = db.pool.begin().await.unwrap();
     business::<DB>(&mut tx, 50).await.unwrap();
     DB::lose(&db.pool, &mut tx, 1).await.expect_err("the transaction is lost");
     let refused = writer.write_in(&mut tx, event("A")).await;
     assert!(matches!(refused, Err(Error::TransactionLost)), "{refused:?}");
-    // SQLite has nothing to commit by now.
+    // SQLite has already rolled back.
     let _ = tx.commit().await;
     assert_eq!((&db, writer.store()).count().await, 0, "no event without its business write");
     assert_eq!(business_rows(&db).await, 0);
@@ -90,18 +92,21 @@ async fn a_connection_without_a_transaction_is_refused<DB: TestDatabase>(db: Fre
     let refused = writer.write_in(&mut connection, event("A")).await;
     assert!(matches!(refused, Err(Error::NoTransaction)), "{refused:?}");
     assert_eq!((&db, writer.store()).count().await, 0);
-    assert_eq!(recorder.told(), Vec::<String>::new(), "no hook hears of it");
-    // One that sqlx knows nothing of is as good as any.
+    assert_eq!(recorder.told(), Vec::<String>::new(), "no hook is called");
+    // A transaction that sqlx does not track is accepted.
     for (end, rows) in [("ROLLBACK", 0), ("COMMIT", 1)] {
         DB::run(&mut connection, "BEGIN".into_sql_str()).await.unwrap();
         assert!(writer.write_in(&mut connection, event("A")).await.unwrap().unwrap().is_new());
         DB::run(&mut connection, end.into_sql_str()).await.unwrap();
         assert_eq!((&db, writer.store()).count().await, rows, "{end}");
     }
-    assert!(writer.write_in(&mut connection, event("A")).await.is_err(), "it has ended");
+    assert!(
+        writer.write_in(&mut connection, event("A")).await.is_err(),
+        "the transaction has ended"
+    );
 }
 
-async fn hooks_hear_how_it_ended<DB: TestDatabase>(db: Fresh<DB>) {
+async fn hooks_are_called_for_commit_and_rollback<DB: TestDatabase>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 9).await;
     let first = event("A");
     for end in ["commit", "rollback", "duplicate"] {
@@ -117,10 +122,10 @@ async fn hooks_hear_how_it_ended<DB: TestDatabase>(db: Fresh<DB>) {
         }
         tx.commit().await.unwrap();
         writer.committed(receipt).await.unwrap();
-        let told = if end == "commit" { vec!["after_commit A"] } else { vec![] };
-        assert_eq!(recorder.told(), told, "{end}: what was not written was not committed");
+        let expected = if end == "commit" { vec!["after_commit A"] } else { vec![] };
+        assert_eq!(recorder.told(), expected, "{end}: a duplicate is not reported as committed");
     }
-    // Nor is it in a transaction of ours.
+    // Nor is it in a transaction of the writer.
     let mut tx = writer.begin().await.unwrap();
     tx.write_all([first.clone(), event("B")]).unwrap();
     recorder.told();
@@ -137,10 +142,10 @@ async fn hooks_hear_how_it_ended<DB: TestDatabase>(db: Fresh<DB>) {
 on_every_database!(
     a_lost_transaction_is_refused,
     a_connection_without_a_transaction_is_refused,
-    hooks_hear_how_it_ended,
-    a_row_in_a_plain_transaction_is_due,
-    a_receipt_makes_it_hot,
+    hooks_are_called_for_commit_and_rollback,
+    an_event_written_in_a_foreign_transaction_is_due,
+    a_committed_receipt_delivers_through_the_hot_path,
     a_receipt_of_a_rolled_back_transaction_delivers_nothing,
-    a_poller_may_be_faster_than_the_receipt,
-    hooks_have_their_say,
+    a_row_claimed_by_the_poller_is_not_delivered_by_its_receipt,
+    hooks_can_suppress_or_refuse_an_event,
 );

@@ -1,6 +1,6 @@
-//! Purging and replaying while others write: nobody waits for them.
+//! Purging and replaying while other sessions write: they block no other session.
 //!
-//! What it costs the writers is measured by `cargo xtask bench --housekeeping`.
+//! The effect on write throughput is measured by `cargo xtask bench --housekeeping`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,13 +12,13 @@ use sqlx::{PgPool, Postgres, SqlSafeStr};
 
 const WRITERS: usize = 8;
 
-/// The process at the other end of a pool's only connection.
+/// Returns the backend process of a pool's only connection.
 async fn backend(pool: &PgPool) -> i32 {
     sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(pool).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_waits_for_it() {
+async fn purge_and_replay_block_no_session() {
     let Some(db) = Fresh::<Postgres>::new().await else { return };
     db.store().await;
     db.fill("A", 1, 1, 6_000).await;
@@ -41,14 +41,14 @@ async fn nobody_waits_for_it() {
 
     let (purger, replayer) = (db.single().await, db.single().await);
     let ours = [backend(&purger).await, backend(&replayer).await];
-    let (looks, blocked) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (samples, blocked) = (AtomicU64::new(0), AtomicU64::new(0));
     let watch = async {
         let waiting =
             "SELECT COUNT(*) FROM pg_stat_activity WHERE pg_blocking_pids(pid) && $1::int[]";
         loop {
             let count: i64 =
                 sqlx::query_scalar(waiting).bind(ours).fetch_one(&db.pool).await.unwrap();
-            looks.fetch_add(1, Ordering::Relaxed);
+            samples.fetch_add(1, Ordering::Relaxed);
             blocked.fetch_add(count.unsigned_abs(), Ordering::Relaxed);
         }
     };
@@ -61,7 +61,7 @@ async fn nobody_waits_for_it() {
     let before = commits.load(Ordering::Relaxed);
     let (purged, replayed) = tokio::select! {
         done = work => done,
-        () = watch => unreachable!("it looks on until the work is done"),
+        () = watch => unreachable!("it samples until the work is done"),
     };
     let written = commits.load(Ordering::Relaxed) - before;
     stop.store(true, Ordering::Relaxed);
@@ -70,15 +70,15 @@ async fn nobody_waits_for_it() {
     }
 
     assert_eq!((purged.unwrap().done, replayed.unwrap()), (6_000, 4_000));
-    let looks = looks.into_inner();
-    println!("{written} commits meanwhile, looked {looks} times");
-    assert!(written > 100 && looks > 20, "{written} commits, looked {looks} times");
-    assert_eq!(blocked.into_inner(), 0, "somebody waited");
+    let samples = samples.into_inner();
+    println!("{written} commits meanwhile, {samples} samples");
+    assert!(written > 100 && samples > 20, "{written} commits, {samples} samples");
+    assert_eq!(blocked.into_inner(), 0, "a session was blocked");
 }
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Whether a server is busy with a DELETE that others keep from its end.
+/// Returns whether a DELETE is running on the server and waits for a lock.
 pub(crate) async fn is_deleting<DB: TestDatabase>(db: &Fresh<DB>) -> bool {
     let statements = match DB::SHORT_NAME {
         "mysql" => {
@@ -93,9 +93,9 @@ pub(crate) async fn is_deleting<DB: TestDatabase>(db: &Fresh<DB>) -> bool {
     db.number(statements).await > 0
 }
 
-/// Another session has locked a row that is to be deleted. The purge passes over it, and no writer waits.
-/// SQLite has one writer.
-async fn whoever_writes_does_not_wait<DB: TestDatabase>(db: Fresh<DB>) {
+/// Another session has locked a row that is to be deleted. The purge skips it, and no writer waits.
+/// Not on SQLite, which has a single writer.
+async fn a_purge_next_to_a_locked_row_blocks_no_writer<DB: TestDatabase>(db: Fresh<DB>) {
     if DB::URL_VARIABLE.is_none() {
         return;
     }
@@ -105,9 +105,9 @@ async fn whoever_writes_does_not_wait<DB: TestDatabase>(db: Fresh<DB>) {
     let writer = Writer::new(db.pool.clone(), Table::default());
     let lock =
         |id: &str| format!("SELECT event_id FROM outbox_event WHERE event_id = '{id}' FOR UPDATE");
-    for (held, by_age) in [("e300", false), ("e1100", true)] {
+    for (locked_id, by_age) in [("e300", false), ("e1100", true)] {
         let mut holder = db.pool.begin().await.unwrap();
-        let sql = sqlx::AssertSqlSafe(lock(held)).into_sql_str();
+        let sql = sqlx::AssertSqlSafe(lock(locked_id)).into_sql_str();
         DB::fetch(&mut holder, sql, vec![]).await.unwrap();
         let purge = tokio::spawn({
             let store = store.clone();
@@ -118,8 +118,8 @@ async fn whoever_writes_does_not_wait<DB: TestDatabase>(db: Fresh<DB>) {
                 store.purge_done(DAY, None, 500).await.unwrap().deleted
             }
         });
-        let is_at_work = async || purge.is_finished() || is_deleting(&db).await;
-        eventually("the purge is at work", is_at_work).await;
+        let is_running = async || purge.is_finished() || is_deleting(&db).await;
+        eventually("the purge is running", is_running).await;
         for _ in 0..20 {
             let write = async {
                 let mut tx = writer.begin().await.unwrap();
@@ -127,11 +127,11 @@ async fn whoever_writes_does_not_wait<DB: TestDatabase>(db: Fresh<DB>) {
                 tx.commit().await.unwrap();
             };
             let written = tokio::time::timeout(Duration::from_secs(10), write).await;
-            written.expect("nobody waits for the purge");
+            written.expect("no writer waits for the purge");
         }
         holder.rollback().await.unwrap();
         assert_eq!(purge.await.unwrap(), 499);
     }
 }
 
-on_every_database!(whoever_writes_does_not_wait);
+on_every_database!(a_purge_next_to_a_locked_row_blocks_no_writer);

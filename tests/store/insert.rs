@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use outbox::{EventEnvelope, Status};
 use outbox_runtime::store::{Inserted, NewRow, Seated};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease, on_every_database};
 
-async fn a_row_is_new_and_due<DB: TestDatabase>(db: Fresh<DB>) {
+async fn an_inserted_row_is_new_and_due<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let [inserted] = rows.insert_due(&[event("Paid")]).await[..] else { panic!("one row") };
@@ -17,7 +17,7 @@ async fn a_row_is_new_and_due<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((row.locked_by, row.last_error, row.ended), (None, None, false));
 }
 
-async fn a_seated_row_is_claimed_already<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_row_with_a_permit_is_claimed_at_insert<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let envelope = event("Paid");
@@ -33,7 +33,7 @@ async fn a_seated_row_is_claimed_already<DB: TestDatabase>(db: Fresh<DB>) {
     assert!(claimed.rows[0].taken_over, "its owner was lost");
 }
 
-async fn sequences_rise_in_the_order_given<DB: TestDatabase>(db: Fresh<DB>) {
+async fn sequences_follow_the_insert_order<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let events: Vec<EventEnvelope> = (0..300).map(|_| event("Paid")).collect();
     let inserted = (&db, &store).insert_due(&events).await;
@@ -41,7 +41,7 @@ async fn sequences_rise_in_the_order_given<DB: TestDatabase>(db: Fresh<DB>) {
     assert!(inserted.iter().all(|inserted| !inserted.duplicate));
 }
 
-async fn ten_thousand_at_once<DB: TestDatabase>(db: Fresh<DB>) {
+async fn ten_thousand_events_are_inserted_at_once<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let events: Vec<EventEnvelope> = (0..10_000).map(|_| event("Paid")).collect();
     let inserted = (&db, &store).insert_due(&events).await;
@@ -49,9 +49,9 @@ async fn ten_thousand_at_once<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((&db, &store).count().await, 10_000);
 }
 
-/// Headers, and the escapes of payloads, count as much as payloads: a server refuses a packet that is too large by
-/// closing the connection.
-async fn a_batch_of_large_events_goes_through<DB: TestDatabase>(db: Fresh<DB>) {
+/// Headers and the escapes in payloads count towards the packet size, too: a server refuses a packet that is too
+/// large by closing the connection.
+async fn a_batch_of_large_events_is_inserted<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let (quotes, header) = (format!("\"{}\"", "\\\"".repeat(20_000)), "h".repeat(60_000));
     let large = |payload: &str, header: &str| {
@@ -65,7 +65,7 @@ async fn a_batch_of_large_events_goes_through<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((&db, &store).count().await, 510);
 }
 
-async fn an_id_that_exists_is_no_second_row<DB: TestDatabase>(db: Fresh<DB>) {
+async fn an_existing_id_adds_no_second_row<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let [first, second, third] = [event("Paid"), event("Paid"), event("Paid")];
@@ -81,7 +81,7 @@ async fn an_id_that_exists_is_no_second_row<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(rows.count().await, 3);
 }
 
-async fn an_id_of_this_transaction_leaves_it_usable<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_duplicate_id_leaves_the_transaction_usable<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let envelope = event("Paid");
     let row = NewRow { envelope: &envelope, seated: Seated::No };
@@ -96,7 +96,7 @@ async fn an_id_of_this_transaction_leaves_it_usable<DB: TestDatabase>(db: Fresh<
     assert_eq!((&db, &store).count().await, 2);
 }
 
-async fn an_id_is_new_again_once_its_row_is_gone<DB: TestDatabase>(db: Fresh<DB>) {
+async fn the_id_of_a_deleted_row_can_be_inserted_again<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let envelope = event("Paid");
@@ -107,10 +107,10 @@ async fn an_id_is_new_again_once_its_row_is_gone<DB: TestDatabase>(db: Fresh<DB>
     assert!(again[0].sequence > first[0].sequence, "a sequence is never used again");
 }
 
-async fn everything_said_is_read_back<DB: TestDatabase>(db: Fresh<DB>) {
+async fn every_field_is_read_back_unchanged<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
-    let said = EventEnvelope::builder("Grüße 🎉")
+    let written = EventEnvelope::builder("Grüße 🎉")
         .event_id("my-id")
         .aggregate_type("Bestellung")
         .aggregate_id("ä 'quoted\" \\ one")
@@ -119,20 +119,20 @@ async fn everything_said_is_read_back<DB: TestDatabase>(db: Fresh<DB>) {
         .payload_json("  {\"z\":1.50,\"a\":\"\\u0041 'x' \\\\ 🎉\",\"z\":2}")
         .build()
         .unwrap();
-    rows.insert_due(std::slice::from_ref(&said)).await;
+    rows.insert_due(std::slice::from_ref(&written)).await;
     let claimed = super::claim::all(&store, "node").await;
     let read = &claimed.rows[0].envelope;
-    assert_eq!(read.event_id(), said.event_id());
-    assert_eq!(read.event_type(), said.event_type());
-    assert_eq!(read.aggregate_type(), said.aggregate_type());
-    assert_eq!(read.aggregate_id(), said.aggregate_id());
-    assert_eq!(read.tenant_id(), said.tenant_id());
-    assert_eq!(read.headers(), said.headers());
-    assert_eq!(read.payload().as_str(), said.payload().as_str(), "to the byte");
-    assert_eq!(read.occurred_at(), said.occurred_at(), "to the microsecond");
+    assert_eq!(read.event_id(), written.event_id());
+    assert_eq!(read.event_type(), written.event_type());
+    assert_eq!(read.aggregate_type(), written.aggregate_type());
+    assert_eq!(read.aggregate_id(), written.aggregate_id());
+    assert_eq!(read.tenant_id(), written.tenant_id());
+    assert_eq!(read.headers(), written.headers());
+    assert_eq!(read.payload().as_str(), written.payload().as_str(), "to the byte");
+    assert_eq!(read.occurred_at(), written.occurred_at(), "to the microsecond");
 }
 
-async fn a_payload_of_a_megabyte<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_payload_of_one_megabyte_is_stored<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let json = format!("\"{}\"", "\\\\\"".repeat(262_143));
     let json = &json[..json.len().min(outbox::MAX_PAYLOAD_BYTES)];
@@ -145,7 +145,7 @@ async fn a_payload_of_a_megabyte<DB: TestDatabase>(db: Fresh<DB>) {
     }
 }
 
-async fn a_delayed_event_is_not_due<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_delayed_event_is_not_due_before_its_time<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let hour = Duration::from_secs(3_600);
@@ -161,15 +161,15 @@ async fn a_delayed_event_is_not_due<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 on_every_database!(
-    a_row_is_new_and_due,
-    a_seated_row_is_claimed_already,
-    sequences_rise_in_the_order_given,
-    ten_thousand_at_once,
-    a_batch_of_large_events_goes_through,
-    an_id_that_exists_is_no_second_row,
-    an_id_of_this_transaction_leaves_it_usable,
-    an_id_is_new_again_once_its_row_is_gone,
-    everything_said_is_read_back,
-    a_payload_of_a_megabyte,
-    a_delayed_event_is_not_due,
+    an_inserted_row_is_new_and_due,
+    a_row_with_a_permit_is_claimed_at_insert,
+    sequences_follow_the_insert_order,
+    ten_thousand_events_are_inserted_at_once,
+    a_batch_of_large_events_is_inserted,
+    an_existing_id_adds_no_second_row,
+    a_duplicate_id_leaves_the_transaction_usable,
+    the_id_of_a_deleted_row_can_be_inserted_again,
+    every_field_is_read_back_unchanged,
+    a_payload_of_one_megabyte_is_stored,
+    a_delayed_event_is_not_due_before_its_time,
 );

@@ -1,13 +1,13 @@
-//! Rows as people look at them.
+//! Listing and inspecting rows.
 
 use std::time::{Duration, SystemTime};
 
 use outbox::{EventEnvelope, Status};
 use outbox_runtime::store::{Completion, DoctorOptions, EventQuery, FindingLevel, Store, Verdict};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database};
 
 use super::claim;
-use super::settle::{dead, of, retry};
+use super::settle::{dead, retry, settlement};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -23,7 +23,7 @@ fn order(event_type: &str, id: &str) -> outbox::EnvelopeBuilder<outbox::Dynamic>
     EventEnvelope::builder(event_type).event_id(id).payload_json(r#"{"b": 1}"#)
 }
 
-/// One new, one done, one retried, one dead, by their ids.
+/// Inserts one new, one done, one retried and one dead event, with the status as their id.
 async fn one_of_each<DB: TestDatabase>(db: &Fresh<DB>, store: &Store<DB>) {
     let events = [
         order("A", "done").aggregate_type("Order").aggregate_id("7").header("k", "v"),
@@ -33,9 +33,9 @@ async fn one_of_each<DB: TestDatabase>(db: &Fresh<DB>, store: &Store<DB>) {
     (db, store).insert_due(&events.map(|event| event.build().unwrap())).await;
     let claimed = claim::all(store, "a").await.rows;
     let results = [
-        of(&claimed[0], Verdict::Done),
-        of(&claimed[1], retry(1, HOUR, "later")),
-        of(&claimed[2], dead(3, "never")),
+        settlement(&claimed[0], Verdict::Done),
+        settlement(&claimed[1], retry(1, HOUR, "later")),
+        settlement(&claimed[2], dead(3, "never")),
     ];
     assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
     (db, store).insert_due(&[order("B", "new").tenant("acme").build().unwrap()]).await;
@@ -66,7 +66,7 @@ async fn every_filter_narrows<DB: TestDatabase>(db: Fresh<DB>) {
         (EventQuery { since: recent, ..all() }, vec!["new", "dead", "done"]),
         (EventQuery { before: recent, ..all() }, vec!["retry"]),
         (EventQuery { limit: 2, ..all() }, vec!["new", "dead"]),
-        (EventQuery { tenant_id: text("nobody"), ..all() }, vec![]),
+        (EventQuery { tenant_id: text("unknown"), ..all() }, vec![]),
     ] {
         assert_eq!(listed(&store, query.clone()).await, expected, "{query:?}");
     }
@@ -75,7 +75,7 @@ async fn every_filter_narrows<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(listed(&store, next).await, ["retry", "done"]);
 }
 
-async fn everything_about_a_row_is_told<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_row_is_returned_with_all_its_columns<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     one_of_each(&db, &store).await;
     let row = store.find_event("done").await.unwrap().unwrap();
@@ -87,15 +87,15 @@ async fn everything_about_a_row_is_told<DB: TestDatabase>(db: Fresh<DB>) {
     assert!(row.done_at.unwrap() >= row.created_at.unwrap());
     let row = store.find_event("dead").await.unwrap().unwrap();
     assert_eq!((row.last_error.as_deref(), row.attempts), (Some("never"), 3));
-    assert!(store.find_event("nobody").await.unwrap().is_none());
+    assert!(store.find_event("unknown").await.unwrap().is_none());
     let listed = store.list(&EventQuery::default()).await.unwrap();
     assert!(listed.iter().all(|row| row.payload.is_none() && row.payload_bytes == 8));
     let query = EventQuery { payloads: true, ..EventQuery::default() };
     assert!(store.list(&query).await.unwrap().iter().all(|row| row.payload.is_some()));
 }
 
-/// Behind more rows than one statement looks at.
-async fn a_rare_event_is_found<DB: TestDatabase>(db: Fresh<DB>) {
+/// The event is behind more rows than one statement reads.
+async fn a_rare_event_is_found_behind_many_others<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     (&db, &store).insert_due(&[order("Rare", "rare").build().unwrap()]).await;
     let fill = DB::FILL
@@ -111,7 +111,7 @@ async fn a_rare_event_is_found<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(store.list(&many).await.unwrap().len(), 40_500);
 }
 
-async fn a_row_that_cannot_be_read_is_left_out<DB: TestDatabase>(db: Fresh<DB>) {
+async fn an_unreadable_row_is_omitted<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let events = ["one", "two", "three"].map(|id| order("A", id).build().unwrap());
     (&db, &store).insert_due(&events).await;
@@ -122,7 +122,7 @@ async fn a_row_that_cannot_be_read_is_left_out<DB: TestDatabase>(db: Fresh<DB>) 
     assert_eq!(store.sequences(i64::MIN, i64::MAX, 10).await.unwrap().len(), 3);
 }
 
-async fn what_is_pending_is_told_by_type<DB: TestDatabase>(db: Fresh<DB>) {
+async fn pending_rows_are_counted_by_type<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     one_of_each(&db, &store).await;
@@ -130,7 +130,9 @@ async fn what_is_pending_is_told_by_type<DB: TestDatabase>(db: Fresh<DB>) {
     let types = store.pending_by_type(minute).await.unwrap();
     let counts: Vec<_> = types
         .iter()
-        .map(|of| (of.event_type.as_str(), of.pending, of.locked, of.overdue))
+        .map(|of_type| {
+            (of_type.event_type.as_str(), of_type.pending, of_type.locked, of_type.overdue)
+        })
         .collect();
     assert_eq!(counts, [("A", 1, 0, 0), ("B", 1, 0, 0)]);
     rows.insert_due(&[event("B"), event("B")]).await;
@@ -138,14 +140,14 @@ async fn what_is_pending_is_told_by_type<DB: TestDatabase>(db: Fresh<DB>) {
     rows.insert_due(&[event("B")]).await;
     rows.age(Duration::from_secs(100)).await;
     let types = store.pending_by_type(minute).await.unwrap();
-    let of_b = types.iter().find(|of| of.event_type == "B").unwrap();
+    let of_b = types.iter().find(|of_type| of_type.event_type == "B").unwrap();
     assert_eq!((of_b.pending, of_b.locked, of_b.overdue, of_b.stuck), (4, 0, 4, 3));
     assert!((100..160).contains(&of_b.oldest.as_secs()), "{of_b:?}");
     let none = store.pending_by_type(HOUR).await.unwrap();
-    assert!(none.iter().all(|of| of.overdue == 0 && of.stuck == 0), "{none:?}");
+    assert!(none.iter().all(|of_type| of_type.overdue == 0 && of_type.stuck == 0), "{none:?}");
 }
 
-async fn what_has_ended_is_counted_by_age<DB: TestDatabase>(db: Fresh<DB>) {
+async fn settled_rows_are_counted_by_age<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     one_of_each(&db, &store).await;
     assert_eq!(store.recently_done(HOUR).await.unwrap(), 1);
@@ -158,30 +160,30 @@ async fn what_has_ended_is_counted_by_age<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(store.count_old_dead(HOUR).await.unwrap(), 1);
 }
 
-/// MySQL lets no such time in.
-async fn rows_that_no_listener_could_read_are_shown<DB: TestDatabase>(db: Fresh<DB>) {
+/// Not on MySQL, which refuses such times.
+async fn rows_with_unreadable_times_are_listed<DB: TestDatabase>(db: Fresh<DB>) {
     if DB::SHORT_NAME == "mysql" {
         return;
     }
     let store = db.store().await;
     one_of_each(&db, &store).await;
     db.run("UPDATE outbox_event SET created_at = 'infinity', available_at = 'infinity'").await;
-    let row = store.find_event("dead").await.unwrap().expect("it is there");
+    let row = store.find_event("dead").await.unwrap().expect("the row exists");
     assert_eq!((row.created_at, row.available_at), (None, None));
     assert_eq!((row.status, row.last_error.as_deref()), (Status::Dead, Some("never")));
     assert_eq!(listed(&store, EventQuery::default()).await.len(), 4);
 }
 
-/// A gate must not say that all is well of what it has not seen.
+/// A deployment check must not report success for event types it has not seen.
 #[tokio::test]
-async fn types_behind_a_crowd_are_not_vouched_for() {
+async fn the_doctor_warns_if_it_cannot_check_all_event_types() {
     let db = Fresh::<sqlx::Sqlite>::new().await.expect("SQLite");
     let store = db.store().await;
     db.fill("Known", 0, 1, 100_000).await;
     let types = Some(vec!["Known".to_owned()]);
-    let examination = DoctorOptions { types, overdue: 1_000 * HOUR, ..DoctorOptions::default() };
+    let options = DoctorOptions { types, overdue: 1_000 * HOUR, ..DoctorOptions::default() };
     let levels = async || {
-        let findings = store.doctor(&examination).await.unwrap();
+        let findings = store.doctor(&options).await.unwrap();
         let of_types = findings.iter().filter(|finding| finding.subject == "event types");
         of_types.map(|finding| finding.level).max()
     };
@@ -191,11 +193,11 @@ async fn types_behind_a_crowd_are_not_vouched_for() {
 }
 
 on_every_database!(
-    rows_that_no_listener_could_read_are_shown,
+    rows_with_unreadable_times_are_listed,
     every_filter_narrows,
-    everything_about_a_row_is_told,
-    a_rare_event_is_found,
-    a_row_that_cannot_be_read_is_left_out,
-    what_is_pending_is_told_by_type,
-    what_has_ended_is_counted_by_age,
+    a_row_is_returned_with_all_its_columns,
+    a_rare_event_is_found_behind_many_others,
+    an_unreadable_row_is_omitted,
+    pending_rows_are_counted_by_type,
+    settled_rows_are_counted_by_age,
 );

@@ -1,20 +1,20 @@
-//! Pairs of operations that meet on the same rows, each on a connection of its own.
+//! Pairs of concurrent operations on the same rows, each on its own connection.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use outbox::{Error, EventEnvelope, Status};
 use outbox_runtime::store::{Completion, NewRow, Renewal, Seated, Settlement, Verdict};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, eventually, lease, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, eventually, lease, on_every_database};
 use sqlx::SqlSafeStr;
 
 use super::claim::{self, request};
 use super::dead::dead_events;
 use super::housekeeping::is_deleting;
-use super::settle::{claimed, dead, of, retry};
+use super::settle::{claimed, dead, retry, settlement};
 
-/// Claim and claim: many claimers, and no row in two hands.
-async fn claim_meets_claim<DB: TestDatabase>(db: Fresh<DB>) {
+/// Many nodes claim concurrently, and no row is claimed twice.
+async fn concurrent_claims_never_share_a_row<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let events: Vec<EventEnvelope> = (0..600).map(|_| event("A")).collect();
     (&db, &store).insert_due(&events).await;
@@ -26,11 +26,11 @@ async fn claim_meets_claim<DB: TestDatabase>(db: Fresh<DB>) {
                 let known = store.type_filter([("Order", "A")]);
                 let mut taken = Vec::new();
                 loop {
-                    let asked = outbox_runtime::store::ClaimRequest {
+                    let claim_request = outbox_runtime::store::ClaimRequest {
                         fresh: claim::quota(20),
                         ..request(&owner, &known)
                     };
-                    let claims = store.claim(asked).await.unwrap();
+                    let claims = store.claim(claim_request).await.unwrap();
                     if claims.rows.is_empty() {
                         return taken;
                     }
@@ -44,15 +44,15 @@ async fn claim_meets_claim<DB: TestDatabase>(db: Fresh<DB>) {
     for claimer in claimers {
         all.extend(claimer.await.unwrap());
     }
-    // A claimer may pass over rows that another holds at that moment and gives back to nobody.
+    // A claim may skip rows that another claim has locked at that time but does not take.
     let distinct: HashSet<i64> = all.iter().copied().collect();
-    assert_eq!(distinct.len(), all.len(), "no row in two hands");
+    assert_eq!(distinct.len(), all.len(), "no row is claimed twice");
     let rest = claim::all(&store, "last").await.rows.len();
     assert_eq!(all.len() + rest, 600);
 }
 
-/// Claim and an insert in flight: rows of an open transaction are not seen, and do not block.
-async fn claim_meets_an_insert_in_flight<DB: TestDatabase>(db: Fresh<DB>) {
+/// Rows of an open transaction are invisible to a claim, and do not block it.
+async fn a_claim_skips_uncommitted_rows_and_finds_them_later<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let (open, done) = (event("Open"), event("Done"));
     if DB::URL_VARIABLE.is_none() {
@@ -71,8 +71,8 @@ async fn claim_meets_an_insert_in_flight<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(seen[0].envelope.event_type(), "Open", "a lower sequence, committed later");
 }
 
-/// Insert and insert of the same id, the first still open: the second waits for it.
-async fn insert_meets_the_same_id_uncommitted<DB: TestDatabase>(db: Fresh<DB>) {
+/// Two transactions insert the same id, the first is still open: the second waits for it.
+async fn an_insert_waits_for_an_uncommitted_row_with_the_same_id<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     if DB::URL_VARIABLE.is_none() {
         return;
@@ -90,7 +90,7 @@ async fn insert_meets_the_same_id_uncommitted<DB: TestDatabase>(db: Fresh<DB>) {
             second.commit().await.unwrap();
             inserted[0]
         });
-        // It cannot end before the first does.
+        // It cannot finish before the first transaction ends.
         for _ in 0..50 {
             tokio::task::yield_now().await;
         }
@@ -107,21 +107,23 @@ async fn insert_meets_the_same_id_uncommitted<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((&db, &store).count().await, 2);
 }
 
-/// Finish and a row that expired and was claimed again.
-async fn finish_meets_a_reclaimed_row<DB: TestDatabase>(db: Fresh<DB>) {
+/// A settlement of a row whose lease has expired, while another owner claims it.
+async fn a_settlement_and_a_reclaim_never_both_succeed<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let old = claimed(&db, &store).await;
     rows.age(Duration::from_secs(31)).await;
     let (late, new) = tokio::join!(
-        async { store.finish("a", &[of(&old, Verdict::Done)], Completion::Keep).await.unwrap() },
+        async {
+            store.finish("a", &[settlement(&old, Verdict::Done)], Completion::Keep).await.unwrap()
+        },
         async { claim::all(&store, "b").await.rows },
     );
-    // Whoever was first; never both.
+    // Either of them, never both.
     match new.first() {
         Some(new) => {
             assert_eq!((late.stale, new.token), (vec![old.sequence], 2));
-            let done = [of(new, Verdict::Done)];
+            let done = [settlement(new, Verdict::Done)];
             assert!(store.finish("b", &done, Completion::Keep).await.unwrap().is_empty());
         }
         None => assert!(late.is_empty()),
@@ -129,45 +131,49 @@ async fn finish_meets_a_reclaimed_row<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(rows.row(old.sequence).await.status, Status::Done);
 }
 
-/// Renew and a claim of the expired row.
-async fn renew_meets_reclaim<DB: TestDatabase>(db: Fresh<DB>) {
+/// A renewal of an expired row, while another owner claims it.
+async fn a_renewal_and_a_reclaim_never_both_succeed<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let old = claimed(&db, &store).await;
     rows.age(Duration::from_secs(31)).await;
-    let held = [(&old).into()];
+    let renewals = [(&old).into()];
     let (renewed, new) =
-        tokio::join!(async { store.renew(lease("a"), &held).await.unwrap() }, async {
+        tokio::join!(async { store.renew(lease("a"), &renewals).await.unwrap() }, async {
             claim::all(&store, "b").await.rows
         },);
-    assert!(renewed.is_empty() || new.is_empty(), "one of them at most");
+    assert!(renewed.is_empty() || new.is_empty(), "at most one of them succeeds");
     let row = rows.row(old.sequence).await;
     let owner = if new.is_empty() { "a" } else { "b" };
     assert_eq!(row.locked_by.as_deref(), Some(owner));
 }
 
-/// Replay and the burial that is sent again.
-async fn replay_meets_finish<DB: TestDatabase>(db: Fresh<DB>) {
+/// A replay while the settlement as dead is sent again.
+async fn a_repeated_settlement_does_not_undo_a_replay<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let row = claimed(&db, &store).await;
-    let burial = [of(&row, dead(1, "x"))];
-    store.finish("a", &burial, Completion::Keep).await.unwrap();
+    let died = [settlement(&row, dead(1, "x"))];
+    store.finish("a", &died, Completion::Keep).await.unwrap();
     let events = dead_events(&store);
     let (replayed, again) = tokio::join!(events.replay(row.envelope.event_id()), async {
-        store.finish("a", &burial, Completion::Keep).await.unwrap()
+        store.finish("a", &died, Completion::Keep).await.unwrap()
     },);
     replayed.unwrap();
     assert!(again.is_empty() || again.stale == [row.sequence]);
-    assert_eq!(rows.row(row.sequence).await.status, Status::New, "it is not buried again");
+    assert_eq!(
+        rows.row(row.sequence).await.status,
+        Status::New,
+        "the late settlement does not make it dead again"
+    );
 }
 
-/// Purge and a finish that is sent again.
-async fn purge_meets_finish<DB: TestDatabase>(db: Fresh<DB>) {
+/// A purge while the settlement is sent again.
+async fn a_repeated_settlement_does_not_touch_a_purged_row<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let row = claimed(&db, &store).await;
-    let done = [of(&row, Verdict::Done)];
+    let done = [settlement(&row, Verdict::Done)];
     store.finish("a", &done, Completion::Keep).await.unwrap();
     rows.age(Duration::from_secs(3_600)).await;
     let (purged, again) = tokio::join!(
@@ -177,7 +183,7 @@ async fn purge_meets_finish<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(purged, 1);
     assert!(again.is_empty() || again.stale == [row.sequence]);
     assert_eq!(rows.count().await, 0);
-    // The id comes back; the late result of its predecessor does not touch it.
+    // The id is inserted again; the late settlement of the deleted row does not affect it.
     let again = rows.insert_due(std::slice::from_ref(&row.envelope)).await;
     assert!(!again[0].duplicate);
     let late = store.finish("a", &done, Completion::Keep).await.unwrap();
@@ -185,8 +191,8 @@ async fn purge_meets_finish<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(rows.row(again[0].sequence).await.status, Status::New);
 }
 
-/// Everything at once, under load: each event is done exactly once and nothing fails.
-async fn everybody_works_on_the_same_table<DB: TestDatabase>(db: Fresh<DB>) {
+/// All operations concurrently, under load: each event is done exactly once and nothing fails.
+async fn concurrent_operations_settle_each_event_once<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     const EVENTS: usize = 400;
     let inserter = {
@@ -211,14 +217,14 @@ async fn everybody_works_on_the_same_table<DB: TestDatabase>(db: Fresh<DB>) {
                 while idle < 200 {
                     let claims = claim::all(&store, &owner).await;
                     idle = if claims.rows.is_empty() { idle + 1 } else { 0 };
-                    let held: Vec<Renewal> = claims.rows.iter().map(Renewal::from).collect();
-                    store.renew(lease(&owner), &held).await.unwrap();
+                    let renewals: Vec<Renewal> = claims.rows.iter().map(Renewal::from).collect();
+                    store.renew(lease(&owner), &renewals).await.unwrap();
                     let results: Vec<Settlement> = claims
                         .rows
                         .iter()
                         .map(|row| match (row.sequence % 5, row.attempts) {
-                            (0, 0) => of(row, retry(1, Duration::ZERO, "once")),
-                            _ => of(row, Verdict::Done),
+                            (0, 0) => settlement(row, retry(1, Duration::ZERO, "once")),
+                            _ => settlement(row, Verdict::Done),
                         })
                         .collect();
                     let finished = |finish: &&Settlement| matches!(finish.result, Verdict::Done);
@@ -242,9 +248,9 @@ async fn everybody_works_on_the_same_table<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(db.number(left).await, 0);
 }
 
-/// Replay and discard: whoever comes second finds the event alive, and leaves it alone. Of a file nobody can
-/// tell who waits for it.
-async fn discard_meets_replay<DB: TestDatabase>(db: Fresh<DB>) {
+/// A discard that waits for a replay finds the event alive, and does not delete it. Not on SQLite, where lock
+/// waits cannot be observed.
+async fn a_discard_after_a_replay_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
     if DB::URL_VARIABLE.is_none() {
         return;
     }
@@ -263,13 +269,13 @@ async fn discard_meets_replay<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 on_every_database!(
-    claim_meets_claim,
-    discard_meets_replay,
-    claim_meets_an_insert_in_flight,
-    insert_meets_the_same_id_uncommitted,
-    finish_meets_a_reclaimed_row,
-    renew_meets_reclaim,
-    replay_meets_finish,
-    purge_meets_finish,
-    everybody_works_on_the_same_table,
+    concurrent_claims_never_share_a_row,
+    a_discard_after_a_replay_is_refused,
+    a_claim_skips_uncommitted_rows_and_finds_them_later,
+    an_insert_waits_for_an_uncommitted_row_with_the_same_id,
+    a_settlement_and_a_reclaim_never_both_succeed,
+    a_renewal_and_a_reclaim_never_both_succeed,
+    a_repeated_settlement_does_not_undo_a_replay,
+    a_repeated_settlement_does_not_touch_a_purged_row,
+    concurrent_operations_settle_each_event_once,
 );

@@ -1,24 +1,28 @@
-//! Transactions that the database has ended behind the caller's back: a business statement fails, the
-//! caller passes over it, writes an event and commits.
+//! Transactions that the database has ended without the caller noticing: a business statement fails, the
+//! caller ignores the error, writes an event and commits.
 
 use outbox_runtime::Error;
 use outbox_runtime::store::{NewRow, Seated};
 use outbox_runtime::write::{Tx, Writer};
-use outbox_tests::{Fresh, Losable, Recorder, Rows, event, on_every_database};
+use outbox_tests::{Fresh, LoseTransaction, Recorder, TestTable, event, on_every_database};
 use sqlx::SqlSafeStr;
 
 use super::write::{business, business_rows, writer};
 
-/// Has a transaction ended by the database; the failure is passed over.
-async fn lose<DB: Losable>(db: &Fresh<DB>, connection: &mut DB::Connection) {
+/// Makes the database end the transaction, and ignores the error.
+async fn lose<DB: LoseTransaction>(db: &Fresh<DB>, connection: &mut DB::Connection) {
     DB::lose(&db.pool, connection, 1).await.expect_err("the transaction is lost");
 }
 
-/// Nothing was written or dispatched, and the connection is as good as new.
-async fn nothing_happened<DB: Losable>(db: &Fresh<DB>, writer: &Writer<DB>, recorder: &Recorder) {
+/// Asserts that nothing was written or dispatched, and that the connections of the pool are clean.
+async fn assert_nothing_written<DB: LoseTransaction>(
+    db: &Fresh<DB>,
+    writer: &Writer<DB>,
+    recorder: &Recorder,
+) {
     assert_eq!((db, writer.store()).count().await, 0, "no row");
     assert_eq!((recorder.hot().len(), recorder.due()), (0, 0), "no delivery");
-    assert_eq!(recorder.free(), 9, "no seat is kept");
+    assert_eq!(recorder.free(), 9, "no permit is leaked");
     for id in 100..124 {
         let mut tx = writer.begin().await.expect("a clean connection");
         business::<DB>(&mut tx, id).await.expect("a clean connection");
@@ -31,23 +35,23 @@ async fn nothing_happened<DB: Losable>(db: &Fresh<DB>, writer: &Writer<DB>, reco
     assert_eq!((db, writer.store()).count().await, 1);
 }
 
-fn is_lost(result: Result<(), Error>) {
+fn assert_lost(result: Result<(), Error>) {
     let error = result.expect_err("there is nothing to commit");
     assert!(matches!(error, Error::TransactionLost), "{error:?}");
 }
 
-async fn a_lost_transaction_is_not_committed<DB: Losable>(db: Fresh<DB>) {
+async fn a_lost_transaction_is_not_committed<DB: LoseTransaction>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 9).await;
     let mut tx = writer.begin().await.unwrap();
     lose(&db, &mut tx).await;
     tx.write(event("A")).unwrap();
     recorder.told();
-    is_lost(tx.commit().await);
+    assert_lost(tx.commit().await);
     assert_eq!(recorder.told(), ["after_rollback A"]);
-    nothing_happened(&db, &writer, &recorder).await;
+    assert_nothing_written(&db, &writer, &recorder).await;
 }
 
-async fn nor_after_an_early_flush<DB: Losable>(db: Fresh<DB>) {
+async fn a_transaction_lost_after_a_flush_is_not_committed<DB: LoseTransaction>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 9).await;
     for with_more in [false, true] {
         let mut tx = writer.begin().await.unwrap();
@@ -57,23 +61,23 @@ async fn nor_after_an_early_flush<DB: Losable>(db: Fresh<DB>) {
         if with_more {
             tx.write(event("B")).unwrap();
         }
-        is_lost(tx.commit().await);
+        assert_lost(tx.commit().await);
         assert_eq!((&db, writer.store()).count().await, 0);
     }
-    nothing_happened(&db, &writer, &recorder).await;
+    assert_nothing_written(&db, &writer, &recorder).await;
 }
 
-async fn nor_flushed<DB: Losable>(db: Fresh<DB>) {
+async fn a_lost_transaction_cannot_be_flushed<DB: LoseTransaction>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 9).await;
     let mut tx: Tx<DB> = writer.begin().await.unwrap();
     lose(&db, &mut tx).await;
     tx.write(event("A")).unwrap();
     assert!(matches!(tx.flush().await, Err(Error::TransactionLost)));
-    is_lost(tx.commit().await);
-    nothing_happened(&db, &writer, &recorder).await;
+    assert_lost(tx.commit().await);
+    assert_nothing_written(&db, &writer, &recorder).await;
 }
 
-async fn nor_with_a_savepoint_in_between<DB: Losable>(db: Fresh<DB>) {
+async fn a_transaction_lost_in_a_savepoint_is_not_committed<DB: LoseTransaction>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 9).await;
     for end in ["rollback", "release", "drop"] {
         let mut tx = writer.begin().await.unwrap();
@@ -89,20 +93,20 @@ async fn nor_with_a_savepoint_in_between<DB: Losable>(db: Fresh<DB>) {
                 Ok(())
             }
         };
-        // On PostgreSQL going back to the savepoint makes the rest whole again.
-        let whole = DB::URL_VARIABLE == Some("OUTBOX_TEST_POSTGRES_URL");
-        assert_eq!(ended.is_ok(), end == "drop" || whole && end == "rollback", "{end}");
-        if whole {
+        // On PostgreSQL, rolling back to the savepoint recovers the transaction.
+        let recovers = DB::URL_VARIABLE == Some("OUTBOX_TEST_POSTGRES_URL");
+        assert_eq!(ended.is_ok(), end == "drop" || recovers && end == "rollback", "{end}");
+        if recovers {
             tx.rollback().await.unwrap();
         } else {
-            is_lost(tx.commit().await);
+            assert_lost(tx.commit().await);
         }
         assert_eq!((&db, writer.store()).count().await, 0, "{end}");
     }
-    nothing_happened(&db, &writer, &recorder).await;
+    assert_nothing_written(&db, &writer, &recorder).await;
 }
 
-async fn a_lost_transaction_can_be_rolled_back_or_dropped<DB: Losable>(db: Fresh<DB>) {
+async fn a_lost_transaction_can_be_rolled_back_or_dropped<DB: LoseTransaction>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 9).await;
     for dropped in [false, true] {
         let mut tx = writer.begin().await.unwrap();
@@ -114,11 +118,11 @@ async fn a_lost_transaction_can_be_rolled_back_or_dropped<DB: Losable>(db: Fresh
             tx.rollback().await.unwrap();
         }
     }
-    nothing_happened(&db, &writer, &recorder).await;
+    assert_nothing_written(&db, &writer, &recorder).await;
 }
 
-/// What happens without all that: the event is inserted when it is written, and sqlx commits.
-async fn the_naive_order_gets_it_wrong<DB: Losable>(db: Fresh<DB>) {
+/// Shows the problem without the guard: the event is inserted immediately, and sqlx commits.
+async fn without_the_guard_a_lost_transaction_goes_unnoticed<DB: LoseTransaction>(db: Fresh<DB>) {
     let (writer, _) = writer(&db, 9).await;
     let mut tx = db.pool.begin().await.unwrap();
     business::<DB>(&mut tx, 50).await.unwrap();
@@ -129,13 +133,13 @@ async fn the_naive_order_gets_it_wrong<DB: Losable>(db: Fresh<DB>) {
     let event_stayed = (&db, writer.store()).count().await == 1;
     let business_stayed = business_rows(&db).await == 1;
     assert!(!business_stayed, "the business write is gone");
-    let told_of_success = committed.is_ok();
-    // Either an event without its business, or a commit that never was.
-    assert!(event_stayed || told_of_success, "{inserted:?}");
+    let reported_success = committed.is_ok();
+    // Either an event without its business write, or a commit that was never made.
+    assert!(event_stayed || reported_success, "{inserted:?}");
 }
 
-/// On MySQL and MariaDB, a statement that changes the schema commits what came before it.
-async fn a_statement_may_commit<DB: Losable>(db: Fresh<DB>) {
+/// On MySQL and MariaDB, a statement that changes the schema commits the transaction implicitly.
+async fn an_implicit_commit_is_reported<DB: LoseTransaction>(db: Fresh<DB>) {
     if DB::SHORT_NAME != "mysql" {
         return;
     }
@@ -151,10 +155,10 @@ async fn a_statement_may_commit<DB: Losable>(db: Fresh<DB>) {
     let error = tx.commit().await.expect_err("it was committed before");
     assert!(matches!(error, Error::CommittedEarly), "{error:?}");
     assert_eq!(recorder.told(), ["after_commit Before", "after_rollback After"]);
-    assert_eq!(recorder.hot().len(), 1, "what is committed is delivered");
+    assert_eq!(recorder.hot().len(), 1, "the committed event is delivered");
     assert_eq!((business_rows(&db).await, (&db, writer.store()).count().await), (1, 1));
 
-    // A rollback is not taken for a commit because an event with that id was there before.
+    // A rollback is not mistaken for a commit because an event with that id existed before.
     let known = event("Known");
     let mut tx = writer.begin().await.unwrap();
     tx.write(known.clone()).unwrap();
@@ -165,12 +169,12 @@ async fn a_statement_may_commit<DB: Losable>(db: Fresh<DB>) {
     tx.flush().await.unwrap();
     recorder.told();
     lose(&db, &mut tx).await;
-    is_lost(tx.commit().await);
+    assert_lost(tx.commit().await);
     assert_eq!(recorder.told(), ["after_rollback RolledBack"]);
     assert_eq!((recorder.hot().len(), (&db, writer.store()).count().await), (2, 2));
     db.run("DELETE FROM outbox_event WHERE event_type = 'Known'").await;
 
-    // Without an event in it, nothing tells a commit from a rollback.
+    // Without an event in it, a commit cannot be distinguished from a rollback.
     let mut tx = writer.begin().await.unwrap();
     business::<DB>(&mut tx, 2).await.unwrap();
     DB::run(&mut tx, ddl.into_sql_str()).await.unwrap();
@@ -182,11 +186,11 @@ async fn a_statement_may_commit<DB: Losable>(db: Fresh<DB>) {
 }
 
 on_every_database!(
-    a_statement_may_commit,
+    an_implicit_commit_is_reported,
     a_lost_transaction_is_not_committed,
-    nor_after_an_early_flush,
-    nor_flushed,
-    nor_with_a_savepoint_in_between,
+    a_transaction_lost_after_a_flush_is_not_committed,
+    a_lost_transaction_cannot_be_flushed,
+    a_transaction_lost_in_a_savepoint_is_not_committed,
     a_lost_transaction_can_be_rolled_back_or_dropped,
-    the_naive_order_gets_it_wrong,
+    without_the_guard_a_lost_transaction_goes_unnoticed,
 );

@@ -1,4 +1,4 @@
-//! The store and the writer, written once and run on every database.
+//! Tests of the store and the writer, each run on every database.
 
 #![allow(
     missing_docs,

@@ -1,7 +1,7 @@
-//! Random sequences of operations by several owners, against a model of what the table must hold.
+//! Random sequences of operations by several owners, compared with a model of the table.
 //!
-//! Time is moved by [`Rows::age`] in steps of half a minute and more, beside which the time that the
-//! operations take is nothing.
+//! Time is moved by [`TestTable::age`] in steps of at least half a minute; the duration of the operations
+//! themselves is negligible.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use outbox::{Error, EventEnvelope, Status};
 use outbox_runtime::store::{
     Completion, NewRow, Renewal, Seated, Settlement, Store, Table, TypeFilter, Verdict,
 };
-use outbox_tests::{Fresh, Rows, TestDatabase, event, lease};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -23,7 +23,7 @@ const STEPS: usize = 60;
 const OWNERS: [&str; 3] = ["a", "b", "c"];
 const LEASE: u64 = 30;
 
-/// How many sequences are run: the long run is the proof, the short one keeps it.
+/// Returns the number of sequences to run, in the short or the long run.
 fn sequences(short: usize, long: usize) -> u64 {
     (if std::env::var_os("OUTBOX_TEST_LONG").is_some() { long } else { short }) as u64
 }
@@ -48,7 +48,7 @@ async fn mysql() {
     }
 }
 
-/// Runs sequences with seeds from 0, on a number of tables at once.
+/// Runs sequences with seeds from 0, on several tables concurrently.
 async fn run<DB: TestDatabase>(db: &Fresh<DB>, sequences: u64, tables: u64) {
     let runs = (0..tables).map(|index| async move {
         let table = Table::new(&format!("model_{index}")).unwrap();
@@ -66,7 +66,7 @@ async fn run<DB: TestDatabase>(db: &Fresh<DB>, sequences: u64, tables: u64) {
     .await;
 }
 
-/// What the model knows of a row.
+/// The state of a row in the model.
 #[derive(Debug, Clone, PartialEq)]
 struct Expected {
     event: usize,
@@ -87,7 +87,7 @@ struct Sequence<'a, DB: TestDatabase> {
     now: u64,
     events: Vec<EventEnvelope>,
     rows: BTreeMap<i64, Expected>,
-    /// Every claim that was ever made: a late owner may use any of them.
+    /// Every claim that was ever made: a stalled owner may use any of them.
     claims: Vec<(i64, i64, &'static str)>,
     last: Option<(&'static str, Vec<Settlement>)>,
     log: Vec<String>,
@@ -126,20 +126,23 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
         self.compare().await;
     }
 
-    fn owner(&mut self) -> &'static str {
-        OWNERS.choose(&mut self.random).expect("there are some")
+    fn random_owner(&mut self) -> &'static str {
+        OWNERS.choose(&mut self.random).expect("the list is not empty")
     }
 
-    fn fail(&self, what: &str) -> ! {
-        panic!("seed {}: {what}\n{}\n{:#?}", self.seed, self.log.join("\n"), self.rows)
+    fn fail(&self, message: &str) -> ! {
+        panic!("seed {}: {message}\n{}\n{:#?}", self.seed, self.log.join("\n"), self.rows)
     }
 
     async fn insert(&mut self) {
-        let (event, seated, owner) =
-            (self.random.random_range(0..self.events.len()), self.random.random(), self.owner());
-        self.log.push(format!("insert {event} seated {seated} {owner}"));
-        let seat = if seated { Seated::Yes(lease(owner)) } else { Seated::No };
-        let row = NewRow { envelope: &self.events[event], seated: seat };
+        let (event, claimed, owner) = (
+            self.random.random_range(0..self.events.len()),
+            self.random.random(),
+            self.random_owner(),
+        );
+        self.log.push(format!("insert {event} claimed {claimed} {owner}"));
+        let claim = if claimed { Seated::Yes(lease(owner)) } else { Seated::No };
+        let row = NewRow { envelope: &self.events[event], seated: claim };
         let mut connection = self.db.pool.acquire().await.unwrap();
         let inserted = self.store.insert(&mut connection, &[row]).await.unwrap()[0];
         let known = self.rows.iter().find(|(_, row)| row.event == event).map(|(row, _)| *row);
@@ -151,18 +154,18 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
             }
             None => {
                 if inserted.duplicate {
-                    self.fail("a new event was taken for a duplicate");
+                    self.fail("a new event was mistaken for a duplicate");
                 }
-                if seated {
+                if claimed {
                     self.claims.push((inserted.sequence, 1, owner));
                 }
                 let row = Expected {
                     event,
                     status: Status::New,
                     attempts: 0,
-                    due: if seated { self.now + LEASE } else { self.now },
-                    token: i64::from(seated),
-                    owner: seated.then_some(owner),
+                    due: if claimed { self.now + LEASE } else { self.now },
+                    token: i64::from(claimed),
+                    owner: claimed.then_some(owner),
                     takeovers: 0,
                     ended: 0,
                 };
@@ -172,7 +175,7 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
     }
 
     async fn claim(&mut self) {
-        let owner = self.owner();
+        let owner = self.random_owner();
         self.log.push(format!("claim {owner}"));
         let claims = self.store.claim(request(owner, &TypeFilter::ALL)).await.unwrap();
         let mut found: Vec<(i64, i64, u32, u32, bool)> = claims
@@ -205,15 +208,15 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
         let renewal = Renewal { sequence, token, takeovers };
         let renewed = self.store.renew(lease(owner), &[renewal]).await.unwrap();
         let now = self.now;
-        let held = self.rows.get_mut(&sequence).filter(|row| holds(row, token, owner));
-        let expected = held.is_some();
-        if let Some(row) = held {
+        let claimed = self.rows.get_mut(&sequence).filter(|row| owns(row, token, owner));
+        let expected = claimed.is_some();
+        if let Some(row) = claimed {
             row.due = now + LEASE;
-            // A renewal that comes late does not take back what was written down.
+            // A late renewal does not lower the recorded number.
             row.takeovers = row.takeovers.max(takeovers);
         }
         if expected == renewed.is_empty() {
-            self.fail("a lease was renewed wrongly");
+            self.fail("a renewal had the wrong result");
         }
     }
 
@@ -233,7 +236,7 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
         self.record(owner, vec![Settlement { sequence, token, result }]).await;
     }
 
-    /// The acknowledgement of the last result was lost.
+    /// Sends the last settlement again, as if its acknowledgement was lost.
     async fn repeat(&mut self) {
         if let Some((owner, results)) = self.last.clone() {
             self.record(owner, results).await;
@@ -247,7 +250,7 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
         let mut expected = Vec::new();
         for Settlement { sequence, token, result } in &results {
             match self.rows.get_mut(sequence) {
-                Some(row) if holds(row, *token, owner) => apply(row, result, now),
+                Some(row) if owns(row, *token, owner) => apply(row, result, now),
                 Some(row) if row.token == *token && row.owner.is_none() => {}
                 _ => expected.push(*sequence),
             }
@@ -288,11 +291,11 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
             row.ended = 0;
         }
         if replayed != expected {
-            self.fail("a replay went wrong");
+            self.fail("a replay had the wrong result");
         }
     }
 
-    /// Somebody declares a row dead by hand, whoever holds it.
+    /// Sets a row to dead with SQL, as an operator might, even if it is claimed.
     async fn edit(&mut self) {
         let sequences: Vec<i64> = self.rows.keys().copied().collect();
         let Some(sequence) = sequences.choose(&mut self.random) else { return };
@@ -316,7 +319,7 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
         }
     }
 
-    /// The whole table, row by row.
+    /// Compares the whole table, row by row.
     async fn compare(&mut self) {
         let wide = |column: &str| format!("CAST({column} AS {})", DB::WIDE);
         let columns = ["sequence", "status", "attempts", "claim_token", "takeovers"].map(wide);
@@ -357,7 +360,7 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
     }
 }
 
-fn holds(row: &Expected, token: i64, owner: &str) -> bool {
+fn owns(row: &Expected, token: i64, owner: &str) -> bool {
     row.token == token && row.owner == Some(owner) && !row.status.is_terminal()
 }
 
@@ -366,7 +369,7 @@ fn apply(row: &mut Expected, result: &Verdict, now: u64) {
     let before = row.takeovers;
     row.takeovers = match result {
         Verdict::Done | Verdict::Retry { .. } | Verdict::Dead { .. } => 0,
-        // Its owner was not lost with it, this time.
+        // Its owner was not lost this time.
         Verdict::Deferred { .. } | Verdict::Cancelled => match row.takeovers {
             0 => 0,
             begun => (begun - 1).max(1),

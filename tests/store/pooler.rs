@@ -1,35 +1,35 @@
-//! A relay whose sessions cannot be set up, as behind a connection pooler: each statement carries its settings
-//! in a transaction of its own.
+//! A relay that cannot configure its sessions, as behind a connection pooler: each statement sets its options
+//! in its own transaction.
 
 use std::time::Duration;
 
 use outbox_runtime::store::{ClaimRequest, Completion, Renewal, Settlement, TypeFilter, Verdict};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_server};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease, on_every_server};
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 
 use super::claim::request;
-use super::settle::of;
+use super::settle::settlement;
 
-async fn everything_works_without_a_session<DB: TestDatabase>(db: Fresh<DB>) {
+async fn the_store_works_without_session_settings<DB: TestDatabase>(db: Fresh<DB>) {
     let application = db.store().await;
     let rows = (&db, &application);
     rows.insert_due(&[event("A"), event("B"), event("C")]).await;
     let store = application.explaining_pooled_relay();
-    let asked = ClaimRequest { lease: lease("a"), ..request("a", &TypeFilter::ALL) };
-    let claimed = store.claim(asked).await.unwrap().rows;
+    let claim_request = ClaimRequest { lease: lease("a"), ..request("a", &TypeFilter::ALL) };
+    let claimed = store.claim(claim_request).await.unwrap().rows;
     assert_eq!(claimed.len(), 3);
     let renewals: Vec<Renewal> = claimed.iter().map(Renewal::from).collect();
     assert_eq!(store.renew(lease("a"), &renewals).await.unwrap().len(), 3);
     assert!(store.peek(None, None).await.unwrap().next_in.is_some());
 
-    // Another session has locked the first: the others are recorded, and it is when it is free.
+    // Another session has locked the first row: the others are settled, and the first one once it is unlocked.
     let mut session = DB::Connection::connect_with(&db.pool.connect_options()).await.unwrap();
     let first = claimed[0].sequence;
     let lock = format!("SELECT 1 FROM outbox_event WHERE sequence = {first} FOR UPDATE");
     for sql in ["BEGIN".to_owned(), lock] {
         DB::run(&mut session, AssertSqlSafe(sql).into_sql_str()).await.unwrap();
     }
-    let done: Vec<Settlement> = claimed.iter().map(|row| of(row, Verdict::Done)).collect();
+    let done: Vec<Settlement> = claimed.iter().map(|row| settlement(row, Verdict::Done)).collect();
     let unsettled = store.finish("a", &done, Completion::Keep).await.unwrap();
     assert_eq!((unsettled.locked, unsettled.stale), (vec![first], vec![]));
     DB::run(&mut session, "ROLLBACK".into_sql_str()).await.unwrap();
@@ -40,4 +40,4 @@ async fn everything_works_without_a_session<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(rows.count().await, 0);
 }
 
-on_every_server!(everything_works_without_a_session);
+on_every_server!(the_store_works_without_session_settings);

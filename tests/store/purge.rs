@@ -1,46 +1,47 @@
-//! Purging, and rows that somebody else has inserted.
+//! Purging, and rows inserted by other programs.
 
 use std::time::{Duration, SystemTime};
 
 use outbox::{Config, Error, EventEnvelope, Mode, PurgeConfig, PurgeScheduler, Table};
 use outbox_runtime::store::{Completion, Settlement, Verdict};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 
 use super::claim;
-use super::settle::{dead, of};
+use super::settle::{dead, settlement};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-async fn only_what_ended_long_ago_goes<DB: TestDatabase>(db: Fresh<DB>) {
+async fn only_rows_older_than_the_retention_are_purged<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     rows.insert_due(&[event("Done"), event("Dead")]).await;
     let claimed = claim::all(&store, "a").await.rows;
-    let results = [of(&claimed[0], Verdict::Done), of(&claimed[1], dead(1, "x"))];
+    let results = [settlement(&claimed[0], Verdict::Done), settlement(&claimed[1], dead(1, "x"))];
     store.finish("a", &results, Completion::Keep).await.unwrap();
     rows.insert_due(&[event("Pending")]).await;
     assert_eq!(store.purge_done(DAY, None, 100).await.unwrap().deleted, 0);
     rows.age(DAY * 2).await;
     assert_eq!(store.purge_done(DAY * 3, None, 100).await.unwrap().deleted, 0);
     assert_eq!(store.purge_done(DAY, None, 100).await.unwrap().deleted, 1);
-    assert_eq!(rows.count().await, 2, "what is pending or dead stays");
+    assert_eq!(rows.count().await, 2, "pending and dead rows stay");
     assert_eq!(store.purge_dead(DAY, None, 100).await.unwrap().deleted, 1);
-    assert_eq!(rows.count().await, 1, "what is pending stays, however old");
+    assert_eq!(rows.count().await, 1, "pending rows stay, however old");
     let any = async |age| store.purge_any(age, 0, 100).await.unwrap().deleted;
     assert_eq!(any(DAY * 3).await, 0);
     assert_eq!(any(DAY).await, 1);
     assert_eq!(any(DAY).await, 0, "nothing is left");
 }
 
-async fn a_batch_is_as_large_as_asked<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_purge_batch_deletes_at_most_its_limit<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let events: Vec<EventEnvelope> = (0..25).map(|_| event("Done")).collect();
     rows.insert_due(&events).await;
     let claimed = claim::all(&store, "a").await.rows;
-    let results: Vec<Settlement> = claimed.iter().map(|row| of(row, Verdict::Done)).collect();
+    let results: Vec<Settlement> =
+        claimed.iter().map(|row| settlement(row, Verdict::Done)).collect();
     store.finish("a", &results, Completion::Keep).await.unwrap();
     rows.age(DAY * 2).await;
     let mut batches = Vec::new();
@@ -50,9 +51,9 @@ async fn a_batch_is_as_large_as_asked<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(batches, [10, 10, 5, 0]);
 }
 
-/// A purge goes on where its last batch ended, and passes over a row that another session has locked. The
-/// next one takes it.
-async fn a_locked_row_keeps_no_other_from_being_purged<DB: TestDatabase>(db: Fresh<DB>) {
+/// A purge continues where its last batch ended, and skips a row that another session has locked. The next
+/// purge deletes it.
+async fn a_locked_row_does_not_stop_the_purge<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     db.fill("A", 1, 1, 1_200).await;
     let mut session = DB::Connection::connect_with(&db.pool.connect_options()).await.unwrap();
@@ -71,12 +72,12 @@ async fn a_locked_row_keeps_no_other_from_being_purged<DB: TestDatabase>(db: Fre
 }
 
 mod locked {
-    use super::a_locked_row_keeps_no_other_from_being_purged;
+    use super::a_locked_row_does_not_stop_the_purge;
 
-    outbox_tests::on_every_server!(a_locked_row_keeps_no_other_from_being_purged);
+    outbox_tests::on_every_server!(a_locked_row_does_not_stop_the_purge);
 }
 
-async fn a_row_without_an_end_goes_by_its_creation<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_row_without_done_at_is_purged_by_created_at<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     rows.insert_due(&[event("A"), event("B")]).await;
@@ -91,8 +92,8 @@ async fn a_row_without_an_end_goes_by_its_creation<DB: TestDatabase>(db: Fresh<D
     assert_eq!(store.count_old_done(DAY).await.unwrap(), 0);
 }
 
-/// The INSERT of a program in another language that names the columns it knows.
-async fn a_row_of_another_program_is_delivered<DB: TestDatabase>(db: Fresh<DB>) {
+/// The INSERT of a program in another language, which names only the columns it knows.
+async fn a_row_inserted_by_another_program_is_delivered<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let now = DB::NOW;
@@ -105,7 +106,7 @@ async fn a_row_of_another_program_is_delivered<DB: TestDatabase>(db: Fresh<DB>) 
     let known = store.type_filter([("__GLOBAL__", "UserCreated")]);
     let claimed = store.claim(claim::request("a", &known)).await.unwrap().rows;
     assert_eq!(claimed[0].envelope.payload().as_str(), r#"{"name": "Ada"}"#);
-    let done = [of(&claimed[0], Verdict::Done)];
+    let done = [settlement(&claimed[0], Verdict::Done)];
     assert!(store.finish("a", &done, Completion::Keep).await.unwrap().is_empty());
     rows.age(DAY * 8).await;
     assert_eq!(store.purge_done(DAY * 7, None, 500).await.unwrap().deleted, 1);
@@ -121,7 +122,7 @@ fn scheduler<DB: TestDatabase>(db: &Fresh<DB>, config: PurgeConfig) -> PurgeSche
     PurgeScheduler::new(db.pool.clone(), Table::default(), config).unwrap()
 }
 
-async fn one_run_takes_everything_that_is_old<DB: TestDatabase>(db: Fresh<DB>) {
+async fn one_run_purges_all_old_rows<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     db.fill("A", 1, 1, 1_200).await;
     db.fill("A", 3, 1_201, 3).await;
@@ -133,7 +134,7 @@ async fn one_run_takes_everything_that_is_old<DB: TestDatabase>(db: Fresh<DB>) {
     with_dead.dead_retention = Some(DAY);
     let report = scheduler(&db, with_dead).run_once().await.unwrap();
     assert_eq!((report.done, report.dead), (0, 3));
-    assert_eq!((&db, &store).count().await, 2, "what is pending stays");
+    assert_eq!((&db, &store).count().await, 2, "pending rows stay");
 }
 
 async fn a_purge_runs_in_the_background_until_it_is_closed<DB: TestDatabase>(db: Fresh<DB>) {
@@ -148,7 +149,7 @@ async fn a_purge_runs_in_the_background_until_it_is_closed<DB: TestDatabase>(db:
     assert!(matches!(purge.start(), Err(Error::Closed)));
 }
 
-async fn a_purge_tells_how_far_it_got<DB: TestDatabase>(db: Fresh<DB>) {
+async fn an_interrupted_purge_reports_progress_and_resumes<DB: TestDatabase>(db: Fresh<DB>) {
     db.store().await;
     db.fill("A", 1, 1, 1_200).await;
     let purge = scheduler(&db, config());
@@ -162,7 +163,7 @@ async fn a_purge_tells_how_far_it_got<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(run.report().deleted(), 1_000);
 }
 
-async fn a_retention_of_nothing_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_retention_of_zero_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
     let mut config = config();
     config.retention = Duration::ZERO;
     config.dead_retention = Some(Duration::ZERO);
@@ -173,8 +174,8 @@ async fn a_retention_of_nothing_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
     }
 }
 
-/// A process that only writes purges as any other does; what is not delivered it leaves alone.
-async fn a_writer_purges_what_is_done<DB: TestDatabase>(db: Fresh<DB>) {
+/// A writer-only node purges like any other, and does not delete undelivered events.
+async fn a_writer_only_node_purges_done_rows<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     db.fill("A", 1, 1, 600).await;
     db.fill("A", 0, 1_001, 3).await;
@@ -184,11 +185,11 @@ async fn a_writer_purges_what_is_done<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(config.mode, Mode::WriterOnly);
     config.purge.retention = DAY;
     let writer = outbox::builder(db.pool.clone()).config(config).start().await.unwrap();
-    eventually("what is done is gone", async || (&db, &store).count().await == 7).await;
+    eventually("the done rows are deleted", async || (&db, &store).count().await == 7).await;
     writer.shutdown().await.unwrap();
 }
 
-async fn the_purge_has_a_switch_of_its_own<DB: TestDatabase>(db: Fresh<DB>) {
+async fn purging_can_be_disabled<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     db.fill("A", 1, 1, 600).await;
     let mut config = Config::default();
@@ -200,20 +201,20 @@ async fn the_purge_has_a_switch_of_its_own<DB: TestDatabase>(db: Fresh<DB>) {
     };
     let relay = start(&config, Mode::Full).await;
     let writer = start(&config, Mode::WriterOnly).await;
-    // By the time that another one has purged its own table, these would have begun.
+    // Once another node has purged its own table, these would have started, too.
     let other = db.store_of(&Table::new("other").unwrap()).await;
     db.run("INSERT INTO other SELECT * FROM outbox_event").await;
     config.purge.enabled = true;
     config.table = "other".to_owned();
     let purging = start(&config, Mode::WriterOnly).await;
-    eventually("the other is empty", async || (&db, &other).count().await == 0).await;
+    eventually("the other table is empty", async || (&db, &other).count().await == 0).await;
     assert_eq!((&db, &store).count().await, 600);
     for outbox in [relay, writer, purging] {
         outbox.shutdown().await.unwrap();
     }
 }
 
-async fn a_purge_takes_batches_of_the_size_that_is_asked_for<DB: TestDatabase>(db: Fresh<DB>) {
+async fn the_purge_batch_size_is_configurable<DB: TestDatabase>(db: Fresh<DB>) {
     db.store().await;
     db.fill("A", 1, 1, 70).await;
     let mut config = config();
@@ -231,8 +232,8 @@ async fn a_purge_takes_batches_of_the_size_that_is_asked_for<DB: TestDatabase>(d
     assert_eq!(whole.faults().len(), 1);
 }
 
-/// A process that only writes deletes by age, whatever the status, if it is told to.
-async fn a_writer_deletes_by_age_when_told_to<DB: TestDatabase>(db: Fresh<DB>) {
+/// A writer-only node deletes rows by age, whatever their status, if configured to.
+async fn a_writer_only_node_can_purge_by_age<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     db.fill("A", 0, 1, 700).await;
     let mut config = Config::default();
@@ -243,14 +244,14 @@ async fn a_writer_deletes_by_age_when_told_to<DB: TestDatabase>(db: Fresh<DB>) {
     config.mode = Mode::WriterOnly;
     let writer = outbox::builder(db.pool.clone()).config(config).start().await.unwrap();
     let mut tx = writer.begin().await.unwrap();
-    tx.write(event("Young")).unwrap();
+    tx.write(event("Recent")).unwrap();
     tx.commit().await.unwrap();
-    eventually("only the young one is left", async || (&db, &store).count().await == 1).await;
+    eventually("only the recent row is left", async || (&db, &store).count().await == 1).await;
     writer.shutdown().await.unwrap();
 }
 
-/// An event may claim to be from the future.
-async fn rows_that_are_not_old_enough_keep_nobody_else<DB: TestDatabase>(db: Fresh<DB>) {
+/// The creation time of an event may be in the future.
+async fn recent_rows_do_not_stop_the_purge_of_older_ones<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let year = DAY * 365;
     let future: Vec<EventEnvelope> = (0..600)
@@ -269,17 +270,17 @@ async fn rows_that_are_not_old_enough_keep_nobody_else<DB: TestDatabase>(db: Fre
 }
 
 on_every_database!(
-    rows_that_are_not_old_enough_keep_nobody_else,
-    one_run_takes_everything_that_is_old,
+    recent_rows_do_not_stop_the_purge_of_older_ones,
+    one_run_purges_all_old_rows,
     a_purge_runs_in_the_background_until_it_is_closed,
-    a_purge_tells_how_far_it_got,
-    a_retention_of_nothing_is_refused,
-    a_writer_purges_what_is_done,
-    the_purge_has_a_switch_of_its_own,
-    a_purge_takes_batches_of_the_size_that_is_asked_for,
-    a_writer_deletes_by_age_when_told_to,
-    only_what_ended_long_ago_goes,
-    a_batch_is_as_large_as_asked,
-    a_row_without_an_end_goes_by_its_creation,
-    a_row_of_another_program_is_delivered,
+    an_interrupted_purge_reports_progress_and_resumes,
+    a_retention_of_zero_is_refused,
+    a_writer_only_node_purges_done_rows,
+    purging_can_be_disabled,
+    the_purge_batch_size_is_configurable,
+    a_writer_only_node_can_purge_by_age,
+    only_rows_older_than_the_retention_are_purged,
+    a_purge_batch_deletes_at_most_its_limit,
+    a_row_without_done_at_is_purged_by_created_at,
+    a_row_inserted_by_another_program_is_delivered,
 );

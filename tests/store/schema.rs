@@ -1,4 +1,4 @@
-//! Making the table.
+//! Creating and verifying the table.
 
 use std::error::Error as _;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use outbox_runtime::Error;
 use outbox_runtime::store::{
     Completion, SchemaError, Settlement, Store, Table, TypeFilter, Verdict, migrate, migration_sql,
 };
-use outbox_tests::{Fresh, Rows, TestDatabase, event, eventually, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 use sqlx::pool::{PoolConnection, PoolOptions};
 use sqlx::{Pool, SqlSafeStr};
 use tokio::task::JoinHandle;
@@ -23,7 +23,7 @@ async fn migrating_twice_is_harmless<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((&db, &store).count().await, 1);
 }
 
-async fn many_processes_start_at_once<DB: TestDatabase>(db: Fresh<DB>) {
+async fn concurrent_migrations_succeed<DB: TestDatabase>(db: Fresh<DB>) {
     let starts: Vec<_> = (0..8)
         .map(|_| {
             let pool = db.pool.clone();
@@ -37,7 +37,7 @@ async fn many_processes_start_at_once<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(db.number("SELECT COUNT(*) FROM outbox_schema").await, 1);
 }
 
-async fn every_module_has_a_table_of_its_own<DB: TestDatabase>(db: Fresh<DB>) {
+async fn several_tables_can_share_a_database<DB: TestDatabase>(db: Fresh<DB>) {
     let long = "x".repeat(63);
     for name in ["org_outbox", "order", "Group", long.as_str()] {
         let table = Table::new(name).unwrap();
@@ -82,8 +82,8 @@ async fn a_table_may_be_in_another_schema<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(store.purge_done(Duration::from_secs(5), None, 500).await.unwrap().deleted, 1);
 }
 
-async fn the_printed_sql_makes_the_same_table<DB: TestDatabase>(db: Fresh<DB>) {
-    let table = Table::new("by_hand").unwrap();
+async fn the_printed_sql_creates_the_same_table<DB: TestDatabase>(db: Fresh<DB>) {
+    let table = Table::new("manual").unwrap();
     let store = Store::new(db.pool.clone(), table.clone());
     db.run(migration_sql::<DB>(&table)).await;
     store.verify().await.unwrap();
@@ -92,13 +92,13 @@ async fn the_printed_sql_makes_the_same_table<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(claim::all(&store, "a").await.rows.len(), 1);
 }
 
-async fn a_missing_table_is_answered_with_the_sql<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_missing_table_is_reported_with_the_migration_sql<DB: TestDatabase>(db: Fresh<DB>) {
     let store = Store::new(db.pool.clone(), Table::default());
     let error = store.verify().await.unwrap_err();
     let Error::Schema(SchemaError::Missing { sql, .. }) = &error else { panic!("{error:?}") };
     assert_eq!(*sql, migration_sql::<DB>(&Table::default()));
     assert!(error.to_string().contains("CREATE TABLE"), "{error}");
-    assert!(error.source().is_some(), "what the database said");
+    assert!(error.source().is_some(), "the error of the database");
     db.run(sql.clone()).await;
     store.verify().await.unwrap();
 }
@@ -125,39 +125,39 @@ async fn a_newer_table_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
     }
 }
 
-/// Another node has the lock and does not come to an end.
-async fn a_migration_that_hangs_does_not_stop_others_for_ever<DB: TestDatabase>(db: Fresh<DB>) {
-    let hanging = Hanging::begin(&db, &Table::default()).await;
-    let (begun, pool) = (Instant::now(), impatient(&db).await);
-    let error = refused(&pool, &Table::default()).await;
+/// Another node has the lock and does not finish.
+async fn a_hanging_migration_does_not_block_others_indefinitely<DB: TestDatabase>(db: Fresh<DB>) {
+    let hanging = HangingMigration::begin(&db, &Table::default()).await;
+    let (begun, pool) = (Instant::now(), short_timeout_pool(&db).await);
+    let error = migration_error(&pool, &Table::default()).await;
     assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
     assert!(error.contains("table `outbox_event` was not migrated: session "), "{error}");
     assert!(error.contains("held the migration lock for longer than 1s; wait until"), "{error}");
     hanging.end().await;
-    migrate(&pool, &Table::default()).await.expect("now it is free");
+    migrate(&pool, &Table::default()).await.expect("the lock is free now");
     Store::new(pool, Table::default()).verify().await.unwrap();
 }
 
 /// A dropped migration leaves no lock behind, though its connection belongs to a pool.
-async fn a_dropped_migration_gives_its_lock_back<DB: TestDatabase>(db: Fresh<DB>) {
-    let hanging = Hanging::begin(&db, &Table::default()).await;
+async fn a_dropped_migration_releases_its_lock<DB: TestDatabase>(db: Fresh<DB>) {
+    let hanging = HangingMigration::begin(&db, &Table::default()).await;
     hanging.abort().await;
-    let pool = impatient(&db).await;
+    let pool = short_timeout_pool(&db).await;
     let table = Table::default();
     let waited = tokio::time::timeout(Duration::from_secs(20), migrate(&pool, &table)).await;
-    waited.expect("it need not wait").expect("no session has the lock");
+    waited.expect("it does not have to wait").expect("no session has the lock");
 }
 
-/// The longest names that there are; MySQL takes no lock whose name is longer than 64 characters.
-async fn the_lock_has_a_name_of_bounded_length<DB: TestDatabase>(db: Fresh<DB>) {
+/// Uses the longest possible names; MySQL accepts no lock name longer than 64 characters.
+async fn the_lock_name_has_a_bounded_length<DB: TestDatabase>(db: Fresh<DB>) {
     let longest = if DB::SHORT_NAME == "mysql" { 64 } else { 63 };
     let name = format!("{:x<longest$}", db.name());
     db.run(format!("CREATE DATABASE {name}")).await;
-    let long = db.beside(&name).await;
+    let long = db.existing(&name).await;
     let table = Table::new(&"x".repeat(63)).unwrap();
-    let hanging = Hanging::begin(&long, &table).await;
-    let pool = impatient(&long).await;
-    let error = refused(&pool, &table).await;
+    let hanging = HangingMigration::begin(&long, &table).await;
+    let pool = short_timeout_pool(&long).await;
+    let error = migration_error(&pool, &table).await;
     let lock = error.split("(lock `").nth(1).and_then(|rest| rest.split('`').next());
     let lock = lock.unwrap_or_else(|| panic!("no lock is named: {error}"));
     assert!((1..=64).contains(&lock.len()), "{lock}");
@@ -166,13 +166,13 @@ async fn the_lock_has_a_name_of_bounded_length<DB: TestDatabase>(db: Fresh<DB>) 
     Store::new(pool, table).verify().await.unwrap();
 }
 
-/// A migration that has the lock, and waits for a table that somebody else has locked.
-struct Hanging<DB: TestDatabase> {
+/// A migration that has the lock, and waits for a table that another session has locked.
+struct HangingMigration<DB: TestDatabase> {
     migration: JoinHandle<Result<(), Error>>,
     locker: PoolConnection<DB>,
 }
 
-impl<DB: TestDatabase> Hanging<DB> {
+impl<DB: TestDatabase> HangingMigration<DB> {
     async fn begin(db: &Fresh<DB>, table: &Table) -> Self {
         let sql =
             "CREATE TABLE outbox_schema (table_name VARCHAR(63) PRIMARY KEY, version INT NOT NULL)";
@@ -192,59 +192,59 @@ impl<DB: TestDatabase> Hanging<DB> {
             }
             _ => DB::LOCK_WAITS,
         };
-        eventually("it waits for the table", async || db.number(waits).await == 1).await;
+        eventually("the migration waits for the table", async || db.number(waits).await == 1).await;
         Self { migration, locker }
     }
 
-    async fn free(mut locker: PoolConnection<DB>) {
-        let free = if DB::SHORT_NAME == "mysql" { "UNLOCK TABLES" } else { "ROLLBACK" };
-        DB::run(&mut locker, free.into_sql_str()).await.unwrap();
+    async fn unlock(mut locker: PoolConnection<DB>) {
+        let unlock = if DB::SHORT_NAME == "mysql" { "UNLOCK TABLES" } else { "ROLLBACK" };
+        DB::run(&mut locker, unlock.into_sql_str()).await.unwrap();
     }
 
-    /// Lets it come to its end.
+    /// Lets the migration finish.
     async fn end(self) {
-        Self::free(self.locker).await;
-        self.migration.await.unwrap().expect("it was only waiting");
+        Self::unlock(self.locker).await;
+        self.migration.await.unwrap().expect("the migration succeeds");
     }
 
-    /// Drops it where it is.
+    /// Drops the migration while it waits.
     async fn abort(self) {
         self.migration.abort();
         assert!(self.migration.await.unwrap_err().is_cancelled());
-        Self::free(self.locker).await;
+        Self::unlock(self.locker).await;
     }
 }
 
-/// The same database through a pool that waits for a second.
-async fn impatient<DB: TestDatabase>(db: &Fresh<DB>) -> Pool<DB> {
+/// Returns a pool on the same database with an acquire timeout of one second.
+async fn short_timeout_pool<DB: TestDatabase>(db: &Fresh<DB>) -> Pool<DB> {
     let options = (*db.pool.connect_options()).clone();
     let pool = PoolOptions::new().max_connections(2).acquire_timeout(Duration::from_secs(1));
     pool.connect_with(options).await.unwrap()
 }
 
-/// What a migration says that gives up.
-async fn refused<DB: TestDatabase>(pool: &Pool<DB>, table: &Table) -> String {
+/// Returns the error of a migration that times out.
+async fn migration_error<DB: TestDatabase>(pool: &Pool<DB>, table: &Table) -> String {
     let waited = tokio::time::timeout(Duration::from_secs(20), migrate(pool, table)).await;
-    waited.expect("it gives up").unwrap_err().to_string()
+    waited.expect("it times out").unwrap_err().to_string()
 }
 
 mod locked {
     use super::*;
 
     outbox_tests::on_every_server!(
-        a_migration_that_hangs_does_not_stop_others_for_ever,
-        a_dropped_migration_gives_its_lock_back,
-        the_lock_has_a_name_of_bounded_length,
+        a_hanging_migration_does_not_block_others_indefinitely,
+        a_dropped_migration_releases_its_lock,
+        the_lock_name_has_a_bounded_length,
     );
 }
 
 on_every_database!(
     migrating_twice_is_harmless,
-    many_processes_start_at_once,
-    every_module_has_a_table_of_its_own,
+    concurrent_migrations_succeed,
+    several_tables_can_share_a_database,
     a_table_may_be_in_another_schema,
-    the_printed_sql_makes_the_same_table,
-    a_missing_table_is_answered_with_the_sql,
+    the_printed_sql_creates_the_same_table,
+    a_missing_table_is_reported_with_the_migration_sql,
     a_wrong_table_is_refused,
     a_newer_table_is_refused,
 );

@@ -1,14 +1,14 @@
-//! Recording results.
+//! Settling rows.
 
 use std::time::Duration;
 
 use outbox::Status;
 use outbox_runtime::store::{Claim, Completion, Renewal, Settlement, Store, Verdict};
-use outbox_tests::{Fresh, Row, Rows, TestDatabase, event, lease, on_every_database};
+use outbox_tests::{Fresh, Row, TestDatabase, TestTable, event, lease, on_every_database};
 
 use super::claim;
 
-pub(crate) fn of(row: &Claim, result: Verdict) -> Settlement {
+pub(crate) fn settlement(row: &Claim, result: Verdict) -> Settlement {
     Settlement { sequence: row.sequence, token: row.token, result }
 }
 
@@ -26,18 +26,18 @@ pub(crate) async fn claimed<DB: TestDatabase>(db: &Fresh<DB>, store: &Store<DB>)
     claim::all(store, "a").await.rows.remove(0)
 }
 
-async fn each_result_has_its_effect<DB: TestDatabase>(db: Fresh<DB>) {
+async fn each_verdict_updates_its_row<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     rows.insert_due(&[event("A"), event("B"), event("C"), event("D"), event("E")]).await;
     let claimed = claim::all(&store, "a").await.rows;
     let minute = Duration::from_secs(60);
     let results = [
-        of(&claimed[0], Verdict::Done),
-        of(&claimed[1], retry(3, minute, "down")),
-        of(&claimed[2], dead(10, "broken")),
-        of(&claimed[3], Verdict::Deferred { delay: minute }),
-        of(&claimed[4], Verdict::Released),
+        settlement(&claimed[0], Verdict::Done),
+        settlement(&claimed[1], retry(3, minute, "down")),
+        settlement(&claimed[2], dead(10, "broken")),
+        settlement(&claimed[3], Verdict::Deferred { delay: minute }),
+        settlement(&claimed[4], Verdict::Released),
     ];
     assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
     let row = async |index: usize| rows.row(claimed[index].sequence).await;
@@ -56,25 +56,25 @@ async fn each_result_has_its_effect<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(row(3).await, expected(Status::Retry, 0, None, false));
     assert_eq!(row(4).await, expected(Status::New, 0, None, false));
     let due: Vec<i64> = claim::all(&store, "b").await.rows.iter().map(|row| row.sequence).collect();
-    assert_eq!(due, [claimed[4].sequence], "only the released one is due at once");
+    assert_eq!(due, [claimed[4].sequence], "only the released row is due immediately");
     rows.age(minute).await;
     let due = claim::all(&store, "b").await.rows;
-    assert_eq!(due.len(), 3, "the two that wait, and the one whose lease has ended");
+    assert_eq!(due.len(), 3, "the two delayed rows, and the one whose lease has expired");
 }
 
 async fn done_keeps_the_last_error<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let first = claimed(&db, &store).await;
-    let failed = [of(&first, retry(1, Duration::ZERO, "down"))];
+    let failed = [settlement(&first, retry(1, Duration::ZERO, "down"))];
     store.finish("a", &failed, Completion::Keep).await.unwrap();
     let second = claim::all(&store, "a").await.rows.remove(0);
     assert_eq!((second.attempts, second.status), (1, Status::Retry));
-    store.finish("a", &[of(&second, Verdict::Done)], Completion::Keep).await.unwrap();
+    store.finish("a", &[settlement(&second, Verdict::Done)], Completion::Keep).await.unwrap();
     let row = (&db, &store).row(first.sequence).await;
     assert_eq!((row.status, row.last_error.as_deref()), (Status::Done, Some("down")));
 }
 
-async fn a_stale_result_never_lands<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_stale_settlement_changes_nothing<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let old = claimed(&db, &store).await;
@@ -88,46 +88,48 @@ async fn a_stale_result_never_lands<DB: TestDatabase>(db: Fresh<DB>) {
         Verdict::Deferred { delay: Duration::ZERO },
         Verdict::Released,
     ] {
-        let stale = store.finish("a", &[of(&old, result)], Completion::Keep).await.unwrap();
+        let stale = store.finish("a", &[settlement(&old, result)], Completion::Keep).await.unwrap();
         assert_eq!(stale.stale, [old.sequence]);
         assert_eq!(rows.row(old.sequence).await, before);
     }
-    // The right token in another's name is no better.
-    let stale = store.finish("a", &[of(&new, Verdict::Done)], Completion::Keep).await.unwrap();
+    // The right token with the wrong owner is stale, too.
+    let stale =
+        store.finish("a", &[settlement(&new, Verdict::Done)], Completion::Keep).await.unwrap();
     assert_eq!(stale.stale, [old.sequence]);
-    let stale = store.finish("b", &[of(&new, Verdict::Done)], Completion::Keep).await.unwrap();
+    let stale =
+        store.finish("b", &[settlement(&new, Verdict::Done)], Completion::Keep).await.unwrap();
     assert!(stale.is_empty());
 }
 
-async fn a_repeated_result_is_recognised<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_repeated_settlement_is_not_stale<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     for result in [Verdict::Done, retry(1, Duration::from_secs(60), "x"), dead(1, "x")] {
         let row = claimed(&db, &store).await;
-        let results = [of(&row, result)];
+        let results = [settlement(&row, result)];
         assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
         let after = rows.row(row.sequence).await;
-        // The acknowledgement was lost, so it is sent again.
+        // As if the acknowledgement was lost.
         assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
         assert_eq!(rows.row(row.sequence).await, after, "attempts are not counted twice");
     }
 }
 
-async fn an_ended_event_is_not_revived<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_settled_row_is_never_revived<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     for end in [Verdict::Done, dead(1, "x")] {
         let row = claimed(&db, &store).await;
-        store.finish("a", &[of(&row, end)], Completion::Keep).await.unwrap();
+        store.finish("a", &[settlement(&row, end)], Completion::Keep).await.unwrap();
         let after = rows.row(row.sequence).await;
         for late in [retry(5, Duration::ZERO, "late"), Verdict::Released, Verdict::Done] {
-            store.finish("a", &[of(&row, late)], Completion::Keep).await.unwrap();
+            store.finish("a", &[settlement(&row, late)], Completion::Keep).await.unwrap();
             assert_eq!(rows.row(row.sequence).await, after);
         }
     }
 }
 
-async fn fresh_and_stale_in_one_batch<DB: TestDatabase>(db: Fresh<DB>) {
+async fn stale_settlements_do_not_affect_others_in_the_batch<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let old = claimed(&db, &store).await;
@@ -135,7 +137,7 @@ async fn fresh_and_stale_in_one_batch<DB: TestDatabase>(db: Fresh<DB>) {
     claim::all(&store, "b").await;
     let good = claimed(&db, &store).await;
     let gone = Settlement { sequence: 999_999, token: 1, result: Verdict::Done };
-    let results = [of(&old, Verdict::Done), of(&good, Verdict::Done), gone];
+    let results = [settlement(&old, Verdict::Done), settlement(&good, Verdict::Done), gone];
     let mut stale = store.finish("a", &results, Completion::Keep).await.unwrap();
     stale.stale.sort_unstable();
     assert_eq!(stale.stale, [old.sequence, 999_999]);
@@ -147,18 +149,21 @@ async fn done_rows_can_be_deleted_at_once<DB: TestDatabase>(db: Fresh<DB>) {
     let rows = (&db, &store);
     rows.insert_due(&[event("A"), event("B")]).await;
     let claimed = claim::all(&store, "a").await.rows;
-    let results = [of(&claimed[0], Verdict::Done), of(&claimed[1], retry(1, Duration::ZERO, "x"))];
+    let results = [
+        settlement(&claimed[0], Verdict::Done),
+        settlement(&claimed[1], retry(1, Duration::ZERO, "x")),
+    ];
     assert!(store.finish("a", &results, Completion::Delete).await.unwrap().is_empty());
     assert_eq!(rows.count().await, 1);
-    // Sent again, the deleted one is as it should be, and the other was recorded before.
+    // Sent again, neither is stale: the first row is deleted, and the second was settled before.
     assert!(store.finish("a", &results, Completion::Delete).await.unwrap().is_empty());
     let other = claim::all(&store, "b").await.rows.remove(0);
-    let stale = [of(&other, Verdict::Done)];
+    let stale = [settlement(&other, Verdict::Done)];
     let stale = store.finish("a", &stale, Completion::Delete).await.unwrap();
     assert_eq!(stale.stale, [other.sequence]);
 }
 
-async fn only_an_end_or_an_attempt_resets_the_takeovers<DB: TestDatabase>(db: Fresh<DB>) {
+async fn only_done_retry_or_dead_reset_the_takeovers<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     claimed(&db, &store).await;
@@ -166,11 +171,11 @@ async fn only_an_end_or_an_attempt_resets_the_takeovers<DB: TestDatabase>(db: Fr
         rows.age(Duration::from_secs(31)).await;
         claim::all(&store, owner).await.rows.remove(0)
     };
-    assert!(!again("a").await.taken_over, "its owner was late, and lives");
+    assert!(!again("a").await.taken_over, "its owner was late, and is alive");
     for takeovers in 0..3 {
         let row = again(["b", "c"][takeovers % 2]).await;
         assert_eq!((row.taken_over, row.takeovers), (true, u32::try_from(takeovers).unwrap()));
-        // It is begun, and that is written down; sent twice, it counts once.
+        // The start of the attempt is recorded; sent twice, it counts once.
         let begun = [Renewal { takeovers: row.takeovers + 1, ..(&row).into() }; 2];
         for renewal in begun {
             let owner = lease(["b", "c"][takeovers % 2]);
@@ -178,15 +183,19 @@ async fn only_an_end_or_an_attempt_resets_the_takeovers<DB: TestDatabase>(db: Fr
         }
     }
     let row = again("a").await;
-    let released = [of(&row, Verdict::Released)];
+    let released = [settlement(&row, Verdict::Released)];
     store.finish("a", &released, Completion::Keep).await.unwrap();
     let row = claim::all(&store, "a").await.rows.remove(0);
-    assert_eq!((row.taken_over, row.takeovers), (false, 3), "nobody tried it: nothing is known");
-    store.finish("a", &[of(&row, Verdict::Released)], Completion::Keep).await.unwrap();
+    assert_eq!(
+        (row.taken_over, row.takeovers),
+        (false, 3),
+        "no attempt was made: nothing is known"
+    );
+    store.finish("a", &[settlement(&row, Verdict::Released)], Completion::Keep).await.unwrap();
     let now = Duration::ZERO;
     for (result, begun, expected) in [
         (Verdict::Postponed { delay: now }, 3, 3),
-        // Their owner has survived them: what counts is how often one has not.
+        // The owner survived the attempt: the counter holds how often an owner did not.
         (Verdict::Cancelled, 4, 3),
         (Verdict::Deferred { delay: now }, 4, 3),
         (Verdict::Deferred { delay: now }, 3, 2),
@@ -202,9 +211,9 @@ async fn only_an_end_or_an_attempt_resets_the_takeovers<DB: TestDatabase>(db: Fr
         let row = claim::all(&store, "a").await.rows.remove(0);
         let takeovers = format!("UPDATE {} SET takeovers = {begun}", store.table());
         db.run(takeovers).await;
-        let results = [of(&row, result)];
+        let results = [settlement(&row, result)];
         assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
-        // Sent again, because the answer was lost, it changes nothing.
+        // Sent again, because the response was lost, it changes nothing.
         assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
         let after = rows.row(row.sequence).await.takeovers;
         assert_eq!(after, expected, "{results:?} after {begun}");
@@ -226,7 +235,7 @@ async fn any_error_text_can_be_recorded<DB: TestDatabase>(db: Fresh<DB>) {
     ];
     for text in texts {
         let row = claimed(&db, &store).await;
-        let result = [of(&row, dead(1, &text))];
+        let result = [settlement(&row, dead(1, &text))];
         assert!(store.finish("a", &result, Completion::Keep).await.unwrap().is_empty());
         let stored = rows.row(row.sequence).await.last_error.unwrap();
         assert!(stored.chars().count() <= 4_000);
@@ -235,25 +244,25 @@ async fn any_error_text_can_be_recorded<DB: TestDatabase>(db: Fresh<DB>) {
     }
 }
 
-async fn absurd_delays_are_survived<DB: TestDatabase>(db: Fresh<DB>) {
+async fn extreme_delays_are_accepted<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     for delay in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
         let row = claimed(&db, &store).await;
-        let result = [of(&row, retry(1, delay, "x"))];
+        let result = [settlement(&row, retry(1, delay, "x"))];
         assert!(store.finish("a", &result, Completion::Keep).await.unwrap().is_empty());
         db.run(format!("DELETE FROM {}", store.table())).await;
     }
 }
 
 on_every_database!(
-    each_result_has_its_effect,
+    each_verdict_updates_its_row,
     done_keeps_the_last_error,
-    a_stale_result_never_lands,
-    a_repeated_result_is_recognised,
-    an_ended_event_is_not_revived,
-    fresh_and_stale_in_one_batch,
+    a_stale_settlement_changes_nothing,
+    a_repeated_settlement_is_not_stale,
+    a_settled_row_is_never_revived,
+    stale_settlements_do_not_affect_others_in_the_batch,
     done_rows_can_be_deleted_at_once,
-    only_an_end_or_an_attempt_resets_the_takeovers,
+    only_done_retry_or_dead_reset_the_takeovers,
     any_error_text_can_be_recorded,
-    absurd_delays_are_survived,
+    extreme_delays_are_accepted,
 );

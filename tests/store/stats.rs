@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use outbox_runtime::store::{Completion, TypeFilter, Verdict};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database};
 
 use super::claim;
-use super::settle::{dead, of, retry};
+use super::settle::{dead, retry, settlement};
 
-async fn everything_is_counted<DB: TestDatabase>(db: Fresh<DB>) {
+async fn rows_are_counted_by_status<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let known = store.type_filter([("Order", "A")]);
@@ -17,12 +17,12 @@ async fn everything_is_counted<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(empty.oldest_overdue, Duration::ZERO);
 
     rows.insert_due(&[event("A"), event("A"), event("A"), event("A"), event("B")]).await;
-    let asked = claim::request("a", &known);
-    let claimed = store.claim(asked).await.unwrap().rows;
+    let claim_request = claim::request("a", &known);
+    let claimed = store.claim(claim_request).await.unwrap().rows;
     let results = [
-        of(&claimed[0], Verdict::Done),
-        of(&claimed[1], dead(1, "x")),
-        of(&claimed[2], retry(1, Duration::from_secs(3_600), "x")),
+        settlement(&claimed[0], Verdict::Done),
+        settlement(&claimed[1], dead(1, "x")),
+        settlement(&claimed[2], retry(1, Duration::from_secs(3_600), "x")),
     ];
     store.finish("a", &results, Completion::Keep).await.unwrap();
     let stats = store.stats(&known).await.unwrap();
@@ -35,7 +35,7 @@ async fn everything_is_counted<DB: TestDatabase>(db: Fresh<DB>) {
     assert!(stats.oldest_overdue < Duration::from_secs(160), "{stats:?}");
 }
 
-async fn what_is_in_hand_too_long_shows<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_row_claimed_for_long_counts_as_overdue<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     rows.insert_due(&[event("A")]).await;
@@ -49,7 +49,7 @@ async fn what_is_in_hand_too_long_shows<DB: TestDatabase>(db: Fresh<DB>) {
     assert!(stats.oldest_overdue >= Duration::from_secs(60), "{stats:?}");
 }
 
-async fn the_clock_is_the_databases<DB: TestDatabase>(db: Fresh<DB>) {
+async fn now_is_the_database_clock<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let (before, now) = (std::time::SystemTime::now(), store.now().await.unwrap());
     let off = now.duration_since(before).unwrap_or_else(|error| error.duration());
@@ -57,7 +57,7 @@ async fn the_clock_is_the_databases<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 on_every_database!(
-    everything_is_counted,
-    what_is_in_hand_too_long_shows,
-    the_clock_is_the_databases
+    rows_are_counted_by_status,
+    a_row_claimed_for_long_counts_as_overdue,
+    now_is_the_database_clock
 );

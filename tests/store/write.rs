@@ -6,9 +6,9 @@ use outbox::{EventEnvelope, EventError};
 use outbox_runtime::Error;
 use outbox_runtime::store::Table;
 use outbox_runtime::write::{WriteOutcome, Writer};
-use outbox_tests::{Fresh, Recorder, Rows, TestDatabase, event, on_every_database};
+use outbox_tests::{Fresh, Recorder, TestDatabase, TestTable, event, on_every_database};
 
-/// A writer on a migrated table, with a recorder as hook and seats.
+/// Returns a writer on a migrated table, with a recorder as its hook and its source of permits.
 pub(crate) async fn writer<DB: TestDatabase>(
     db: &Fresh<DB>,
     seats: usize,
@@ -29,7 +29,7 @@ pub(crate) async fn business<DB: TestDatabase>(
     DB::run(connection, sqlx::SqlSafeStr::into_sql_str(sqlx::AssertSqlSafe(sql))).await
 }
 
-/// Reads something, so that the transaction has a snapshot where it keeps one.
+/// Runs a query, so that the transaction takes its snapshot, if its isolation level has one.
 pub(crate) async fn read<DB: TestDatabase>(connection: &mut DB::Connection) {
     let sql = sqlx::SqlSafeStr::into_sql_str("SELECT id FROM business");
     DB::fetch(connection, sql, vec![]).await.unwrap();
@@ -74,7 +74,9 @@ async fn a_rollback_undoes_both<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((recorder.free(), recorder.hot().len(), recorder.due()), (5, 0, 0));
 }
 
-async fn a_drop_is_a_rollback_also_outside_the_runtime<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_dropped_transaction_is_rolled_back_even_outside_the_runtime<DB: TestDatabase>(
+    db: Fresh<DB>,
+) {
     let (writer, recorder) = writer(&db, 5).await;
     for outside in [false, true] {
         let mut tx = writer.begin().await.unwrap();
@@ -88,7 +90,7 @@ async fn a_drop_is_a_rollback_also_outside_the_runtime<DB: TestDatabase>(db: Fre
             drop(tx);
         }
         assert_eq!(recorder.told(), ["after_rollback A"]);
-        // The next transaction waits until the last is undone.
+        // The next transaction waits until the previous one is rolled back.
         let tx = writer.begin().await.unwrap();
         tx.rollback().await.unwrap();
         assert_eq!((business_rows(&db).await, (&db, writer.store()).count().await), (0, 0));
@@ -96,7 +98,7 @@ async fn a_drop_is_a_rollback_also_outside_the_runtime<DB: TestDatabase>(db: Fre
     }
 }
 
-async fn flush_tells_what_became_of_each<DB: TestDatabase>(db: Fresh<DB>) {
+async fn flush_reports_the_outcome_of_each_event<DB: TestDatabase>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 5).await;
     let (first, second) = (event("A"), event("B"));
     let mut tx = writer.begin().await.unwrap();
@@ -115,7 +117,7 @@ async fn flush_tells_what_became_of_each<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((recorder.hot().len(), recorder.due()), (2, 0));
 }
 
-async fn bad_input_is_refused_and_nothing_is_lost<DB: TestDatabase>(db: Fresh<DB>) {
+async fn invalid_input_is_refused_and_loses_no_other_event<DB: TestDatabase>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 5).await;
     let mut tx = writer.begin().await.unwrap();
     business::<DB>(&mut tx, 1).await.unwrap();
@@ -146,7 +148,7 @@ async fn a_panicking_hook_changes_nothing<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((&db, writer.store()).count().await, 1);
 }
 
-async fn a_transaction_without_events_is_a_plain_one<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_transaction_without_events_commits<DB: TestDatabase>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 5).await;
     let mut tx = writer.begin().await.unwrap();
     business::<DB>(&mut tx, 1).await.unwrap();
@@ -193,7 +195,7 @@ impl From<String> for Failure {
     }
 }
 
-async fn a_transaction_moves_between_tasks<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_transaction_can_move_between_tasks<DB: TestDatabase>(db: Fresh<DB>) {
     let (writer, _) = writer(&db, 0).await;
     let mut tx = writer.begin().await.unwrap();
     let tx = tokio::task::spawn(async move {
@@ -209,7 +211,7 @@ async fn a_transaction_moves_between_tasks<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!((&db, writer.store()).count().await, 2);
 }
 
-async fn a_savepoint_takes_its_events_with_it<DB: TestDatabase>(db: Fresh<DB>) {
+async fn a_savepoint_rollback_discards_its_events<DB: TestDatabase>(db: Fresh<DB>) {
     let (writer, recorder) = writer(&db, 9).await;
     let mut tx = writer.begin().await.unwrap();
     tx.write(event("Outer")).unwrap();
@@ -256,13 +258,13 @@ async fn a_closed_pool_is_an_error<DB: TestDatabase>(db: Fresh<DB>) {
 on_every_database!(
     events_and_business_are_committed_together,
     a_rollback_undoes_both,
-    a_drop_is_a_rollback_also_outside_the_runtime,
-    flush_tells_what_became_of_each,
-    bad_input_is_refused_and_nothing_is_lost,
+    a_dropped_transaction_is_rolled_back_even_outside_the_runtime,
+    flush_reports_the_outcome_of_each_event,
+    invalid_input_is_refused_and_loses_no_other_event,
     a_panicking_hook_changes_nothing,
-    a_transaction_without_events_is_a_plain_one,
+    a_transaction_without_events_commits,
     a_closure_commits_or_rolls_back,
-    a_transaction_moves_between_tasks,
-    a_savepoint_takes_its_events_with_it,
+    a_transaction_can_move_between_tasks,
+    a_savepoint_rollback_discards_its_events,
     a_closed_pool_is_an_error,
 );

@@ -1,17 +1,17 @@
-//! Time in the hands of the test.
+//! The clock of the testing kit.
 
 use std::time::{Duration, SystemTime};
 
-use crate::shop::{Answer, Desk, PAID, SHIPPED, commit, shop, with_event};
+use crate::shop::{Answer, PAID, Printer, SHIPPED, commit, shop, with_event};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 #[tokio::test]
-async fn it_begins_now_and_stands_still() {
-    #[expect(clippy::disallowed_methods, reason = "compared with the kit's")]
+async fn the_clock_starts_now_and_moves_only_when_advanced() {
+    #[expect(clippy::disallowed_methods, reason = "compared with the clock of the kit")]
     let before = SystemTime::now() - SECOND;
-    let outbox = shop(&Desk::default()).start().await;
+    let outbox = shop(&Printer::default()).start().await;
     let now = outbox.clock().now();
     assert!(now > before);
     commit(&outbox, PAID).await.unwrap();
@@ -22,8 +22,8 @@ async fn it_begins_now_and_stands_still() {
 }
 
 #[tokio::test]
-async fn delayed_events_wait_for_it() {
-    let outbox = shop(&Desk::default()).start().await;
+async fn delayed_events_follow_the_clock() {
+    let outbox = shop(&Printer::default()).start().await;
     let mut tx = outbox.begin().await.unwrap();
     tx.write(outbox::event(PAID).deliver_after(HOUR)).unwrap();
     tx.write(outbox::event(PAID).deliver_at(outbox.clock().now() + HOUR * 2)).unwrap();
@@ -36,8 +36,8 @@ async fn delayed_events_wait_for_it() {
 }
 
 #[tokio::test]
-async fn what_is_published_says_when_it_is_due() {
-    let outbox = shop(&Desk::default()).start().await;
+async fn published_events_show_their_due_time() {
+    let outbox = shop(&Printer::default()).start().await;
     outbox.clock().advance(HOUR * 5);
     let now = outbox.clock().now();
     let mut tx = outbox.begin().await.unwrap();
@@ -50,8 +50,8 @@ async fn what_is_published_says_when_it_is_due() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_is_open_meanwhile_goes_by_it() {
-    let outbox = shop(&Desk::default()).start().await;
+async fn a_delay_counts_from_the_commit() {
+    let outbox = shop(&Printer::default()).start().await;
     let mut tx = outbox.begin().await.unwrap();
     tx.write(outbox::event(PAID).deliver_after(HOUR)).unwrap();
     outbox.clock().advance(HOUR);
@@ -62,9 +62,9 @@ async fn a_transaction_that_is_open_meanwhile_goes_by_it() {
 }
 
 #[tokio::test]
-async fn retries_come_exactly_when_the_policy_says() {
-    let desk = Desk::with([Answer::Fail; 3]);
-    let outbox = with_event(&desk, PAID).await;
+async fn retries_follow_the_policy_exactly() {
+    let printer = Printer::with([Answer::Fail; 3]);
+    let outbox = with_event(&printer, PAID).await;
     assert_eq!(outbox.drain().await.retried(), 1);
     outbox.clock().advance(SECOND * 9);
     assert_eq!(outbox.drain().await.events().len(), 0);
@@ -72,13 +72,13 @@ async fn retries_come_exactly_when_the_policy_says() {
     assert_eq!(outbox.drain().await.retried(), 1);
     outbox.clock().advance(SECOND * 20);
     assert_eq!(outbox.drain().await.dead(), 1);
-    assert_eq!(desk.heard(), ["paid 7, 0 failed", "paid 7, 1 failed", "paid 7, 2 failed"]);
+    assert_eq!(printer.printed(), ["paid 7, 0 failed", "paid 7, 1 failed", "paid 7, 2 failed"]);
 }
 
 #[tokio::test]
-async fn the_pause_of_a_listener_ends_with_it() {
-    let desk = Desk::with([Answer::Unreachable]);
-    let outbox = shop(&desk).start().await;
+async fn a_breaker_pause_follows_the_clock() {
+    let printer = Printer::with([Answer::Unreachable]);
+    let outbox = shop(&printer).start().await;
     let mut tx = outbox.begin().await.unwrap();
     tx.write_all([PAID, PAID, PAID]).unwrap();
     tx.commit().await.unwrap();
@@ -89,18 +89,18 @@ async fn the_pause_of_a_listener_ends_with_it() {
     outbox.clock().advance(SECOND);
     let report = outbox.drain().await;
     assert_eq!(report.delivered(), 3, "{report}");
-    assert_eq!(desk.heard(), ["paid 7, 0 failed"; 4]);
+    assert_eq!(printer.printed(), ["paid 7, 0 failed"; 4]);
 }
 
 #[tokio::test]
-async fn events_happen_by_it() {
-    let desk = Desk::default();
-    let cautious = shop(&desk).configure(|outbox| {
+async fn occurrence_times_follow_the_clock() {
+    let printer = Printer::default();
+    let skipping_recent = shop(&printer).configure(|outbox| {
         let mut config = outbox::Config::default();
         config.poller.skip_recent = HOUR;
         outbox.config(config)
     });
-    let outbox = cautious.start().await;
+    let outbox = skipping_recent.start().await;
     outbox.clock().advance(HOUR * 5);
     let (early, now) = (outbox.clock().now() - HOUR, outbox.clock().now());
     let mut tx = outbox.begin().await.unwrap();
@@ -113,15 +113,15 @@ async fn events_happen_by_it() {
     let happened = outbox.published().await.into_iter().map(|event| event.occurred_at());
     assert_eq!(happened.collect::<Vec<_>>(), [now, early, now]);
 
-    // Those that are younger than an hour are left alone.
+    // Events more recent than an hour are skipped.
     assert_eq!(outbox.drain().await.delivered(), 1);
     outbox.clock().advance(HOUR);
     assert_eq!(outbox.drain().await.delivered(), 2);
 }
 
 #[tokio::test]
-async fn what_is_done_is_purged_when_it_is_old() {
-    let outbox = with_event(&Desk::default(), SHIPPED).await;
+async fn the_purge_follows_the_clock() {
+    let outbox = with_event(&Printer::default(), SHIPPED).await;
     assert_eq!(outbox.drain().await.delivered(), 2);
     assert_eq!(outbox.store().purge_done(HOUR, None, 10).await.unwrap().deleted, 0);
     outbox.clock().advance(HOUR + SECOND);

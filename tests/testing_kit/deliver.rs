@@ -5,34 +5,34 @@ use std::time::Duration;
 use outbox::testing::assert_published;
 use outbox::{Delivery, EventEnvelope, ListenerErrorKind, ListenerRegistry, Outcome};
 
-use crate::shop::{Answer, Desk, OrderEvent, PAID, SHIPPED, parcels, shop};
+use crate::shop::{Answer, OrderEvent, PAID, Printer, SHIPPED, parcels, shop};
 
 #[tokio::test]
-async fn the_answer_is_the_listeners_own() {
+async fn deliver_returns_the_listeners_outcome() {
     let hour = Duration::from_secs(3_600);
-    let desk = Desk::with([Answer::Later(hour), Answer::Permanent]);
-    let outbox = shop(&desk).start().await;
+    let printer = Printer::with([Answer::Later(hour), Answer::Permanent]);
+    let outbox = shop(&printer).start().await;
     assert_eq!(outbox.deliver(PAID).await.unwrap(), Outcome::RetryAfter(hour));
     let error = outbox.deliver(PAID).await.unwrap_err();
     assert_eq!(error.kind(), ListenerErrorKind::Permanent);
     let by_card = outbox::event(PAID).header("by", "card");
     assert_eq!(outbox.deliver(by_card).attempts(2).await.unwrap(), Outcome::Done);
-    assert_eq!(desk.heard()[2], "paid 7 by card, 2 failed");
+    assert_eq!(printer.printed()[2], "paid 7 by card, 2 failed");
     assert_published!(outbox.published().await, []);
 }
 
 #[tokio::test]
-async fn the_event_comes_as_text() {
-    let outbox = shop(&Desk::default()).start().await;
-    let misfit = EventEnvelope::builder("Paid").aggregate_type("Order").payload_json("[]");
-    let error = outbox.deliver(misfit).await.unwrap_err();
+async fn the_payload_is_decoded_from_json() {
+    let outbox = shop(&Printer::default()).start().await;
+    let wrong_payload = EventEnvelope::builder("Paid").aggregate_type("Order").payload_json("[]");
+    let error = outbox.deliver(wrong_payload).await.unwrap_err();
     assert_eq!(error.kind(), ListenerErrorKind::Decode);
 }
 
 #[tokio::test]
-async fn a_transaction_is_committed_only_if_all_is_well() {
-    let desk = Desk::with([Answer::Fail, Answer::Later(Duration::from_secs(1))]);
-    let outbox = shop(&desk).start().await;
+async fn the_transaction_is_committed_only_on_success() {
+    let printer = Printer::with([Answer::Fail, Answer::Later(Duration::from_secs(1))]);
+    let outbox = shop(&printer).start().await;
     outbox.deliver(SHIPPED).await.unwrap_err();
     outbox.deliver(SHIPPED).await.unwrap();
     assert_eq!(parcels(&outbox).await, 0);
@@ -44,8 +44,8 @@ async fn a_transaction_is_committed_only_if_all_is_well() {
 
 #[tokio::test]
 #[should_panic(expected = "the printer explodes")]
-async fn a_panic_is_the_tests() {
-    let outbox = shop(&Desk::with([Answer::Panic])).start().await;
+async fn a_panic_of_the_listener_reaches_the_test() {
+    let outbox = shop(&Printer::with([Answer::Panic])).start().await;
     let _ = outbox.deliver(PAID).await;
 }
 
@@ -54,7 +54,7 @@ async fn a_panic_is_the_tests() {
     expected = "nobody listens to Order/Lost; heard is\n  __GLOBAL__/Found: a hand-registered \
                            listener"
 )]
-async fn an_event_that_nobody_hears_is_a_mistake() {
+async fn delivering_an_unroutable_event_panics() {
     let registry = ListenerRegistry::new().register("Found", |_: Delivery| async {});
     let outbox = outbox::testing::outbox().listeners(registry).start().await;
     let _ = outbox.deliver(OrderEvent::Lost).await;

@@ -1,30 +1,30 @@
-//! Delivering what is due, one after another.
+//! Delivering due events one after another.
 
 use std::time::Duration;
 
 use outbox::testing::{Fate, assert_published};
 use outbox::{EventEnvelope, Unroutable};
 
-use crate::shop::{Answer, Desk, OrderEvent, PAID, SHIPPED, commit, parcels, shop, with_event};
+use crate::shop::{Answer, OrderEvent, PAID, Printer, SHIPPED, commit, parcels, shop, with_event};
 
 #[tokio::test]
-async fn nothing_happens_until_it_is_asked_for() {
-    let desk = Desk::default();
-    let outbox = with_event(&desk, PAID).await;
-    // While the database answers so often, a poller would have been there.
+async fn nothing_is_delivered_before_drain() {
+    let printer = Printer::default();
+    let outbox = with_event(&printer, PAID).await;
+    // A poller would have claimed the event during these queries.
     for _ in 0..100 {
         assert_published!(outbox.published().await, [PAID]);
     }
-    assert!(desk.heard().is_empty());
+    assert!(printer.printed().is_empty());
     assert_eq!(outbox.drain().await.delivered(), 1);
-    assert_eq!(desk.heard(), ["paid 7, 0 failed"]);
+    assert_eq!(printer.printed(), ["paid 7, 0 failed"]);
     assert_eq!(outbox.drain().await.events().len(), 0);
 }
 
 #[tokio::test]
-async fn in_the_order_of_writing() {
-    let desk = Desk::default();
-    let outbox = shop(&desk).start().await;
+async fn events_are_delivered_in_the_order_of_writing() {
+    let printer = Printer::default();
+    let outbox = shop(&printer).start().await;
     let expected: Vec<String> = (0..1_200).map(|id| format!("placed {id} for 1")).collect();
     for some in [0..700, 700..1_200] {
         let mut tx = outbox.begin().await.unwrap();
@@ -32,25 +32,25 @@ async fn in_the_order_of_writing() {
         tx.commit().await.unwrap();
     }
     assert_eq!(outbox.drain().await.delivered(), 1_200);
-    assert_eq!(desk.heard(), expected);
+    assert_eq!(printer.printed(), expected);
 }
 
 #[tokio::test]
-async fn what_listeners_write_is_delivered_as_well() {
-    let desk = Desk::default();
-    let outbox = with_event(&desk, SHIPPED).await;
+async fn events_written_by_listeners_are_delivered() {
+    let printer = Printer::default();
+    let outbox = with_event(&printer, SHIPPED).await;
     let report = outbox.drain().await;
     assert_eq!(report.delivered(), 2, "{report}");
-    assert_eq!(desk.heard(), ["shipped 7", "paid 7, 0 failed"]);
+    assert_eq!(printer.printed(), ["shipped 7", "paid 7, 0 failed"]);
     assert_eq!(parcels(&outbox).await, 1);
     assert_published!(outbox.published().await, [SHIPPED, PAID]);
 }
 
 #[tokio::test]
-async fn the_report_says_what_became_of_each() {
+async fn the_report_lists_the_result_of_each_event() {
     let hour = Duration::from_secs(3_600);
     let answers = [Answer::Fail, Answer::Permanent, Answer::Later(hour), Answer::Panic];
-    let outbox = shop(&Desk::with(answers)).start().await;
+    let outbox = shop(&Printer::with(answers)).start().await;
     let mut tx = outbox.begin().await.unwrap();
     tx.write_all([PAID, PAID, PAID, PAID, PAID, OrderEvent::Lost]).unwrap();
     tx.commit().await.unwrap();
@@ -80,18 +80,18 @@ async fn the_report_says_what_became_of_each() {
 }
 
 #[tokio::test]
-async fn what_another_process_has_left_behind_is_delivered() {
-    let desk = Desk::default();
-    let outbox = with_event(&desk, PAID).await;
+async fn events_of_a_lost_owner_are_delivered() {
+    let printer = Printer::default();
+    let outbox = with_event(&printer, PAID).await;
     let claimed = "UPDATE outbox_event SET locked_by = 'lost', claim_token = 1, takeovers = 1";
     sqlx::query(claimed).execute(outbox.pool()).await.unwrap();
     assert_eq!(outbox.drain().await.delivered(), 1);
-    assert_eq!(desk.heard().len(), 1);
+    assert_eq!(printer.printed().len(), 1);
 }
 
 #[tokio::test]
-async fn events_that_nobody_hears_die_if_that_is_asked_for() {
-    let shop = shop(&Desk::default()).configure(|outbox| outbox.unroutable(Unroutable::Dead));
+async fn unroutable_events_become_dead_if_configured() {
+    let shop = shop(&Printer::default()).configure(|outbox| outbox.unroutable(Unroutable::Dead));
     let outbox = shop.start().await;
     commit(&outbox, OrderEvent::Lost).await.unwrap();
     let report = outbox.drain().await;
@@ -103,12 +103,12 @@ async fn events_that_nobody_hears_die_if_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn the_application_may_drain_and_stop_as_it_does() {
-    let desk = Desk::default();
-    let outbox = with_event(&desk, PAID).await;
+async fn the_application_can_drain_pause_and_shut_down() {
+    let printer = Printer::default();
+    let outbox = with_event(&printer, PAID).await;
     let handle: outbox::Outbox<sqlx::Sqlite> = outbox.clone();
     handle.drained().await.unwrap();
-    assert_eq!(desk.heard().len(), 1);
+    assert_eq!(printer.printed().len(), 1);
     handle.pause().unwrap();
     commit(&outbox, PAID).await.unwrap();
     assert_eq!(outbox.drain().await.to_string(), "nothing was due");
@@ -121,23 +121,23 @@ async fn the_application_may_drain_and_stop_as_it_does() {
 
 #[tokio::test]
 #[should_panic(expected = "`drain` waits for a transaction that is still open")]
-async fn an_open_transaction_is_named() {
-    let outbox = shop(&Desk::default()).start().await;
+async fn drain_panics_while_a_transaction_is_open() {
+    let outbox = shop(&Printer::default()).start().await;
     let _tx = outbox.begin().await.unwrap();
     let _ = outbox.drain().await;
 }
 
 #[tokio::test]
-async fn a_second_transaction_does_not_wait_for_ever() {
-    let outbox = shop(&Desk::default()).start().await;
+async fn a_second_transaction_times_out() {
+    let outbox = shop(&Printer::default()).start().await;
     let _tx = outbox.begin().await.unwrap();
     let error = outbox.begin().await.unwrap_err();
     assert!(matches!(error, outbox::Error::WriterLockTimeout { .. }), "{error:?}");
 }
 
 #[tokio::test]
-async fn a_dropped_transaction_is_waited_for() {
-    let outbox = shop(&Desk::default()).start().await;
+async fn published_waits_for_a_dropped_transaction() {
+    let outbox = shop(&Printer::default()).start().await;
     let mut tx = outbox.begin().await.unwrap();
     tx.write(EventEnvelope::json("Undone", "{}").unwrap()).unwrap();
     drop(tx);
@@ -145,7 +145,7 @@ async fn a_dropped_transaction_is_waited_for() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "`State<kit::shop::Desk>`, which was not given")]
-async fn a_start_that_fails_says_why() {
+#[should_panic(expected = "`State<testing_kit::shop::Printer>`, which was not given")]
+async fn a_failed_start_panics_with_the_reason() {
     let _ = outbox::testing::outbox().start().await;
 }

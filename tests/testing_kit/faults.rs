@@ -1,26 +1,26 @@
-//! Faults of the connection, and what the outbox makes of them.
+//! Injected connection faults, and how the outbox handles them.
 
 use std::time::{Duration, Instant};
 
 use outbox::testing::{Fate, TestOutbox, assert_published};
 
-use crate::shop::{Desk, PAID, SHIPPED, commit, parcels, shop, with_event};
+use crate::shop::{PAID, Printer, SHIPPED, commit, parcels, shop, with_event};
 
-/// The default.
+/// The default lease.
 const LEASE: Duration = Duration::from_secs(30);
 
-async fn quiet_shop(desk: &Desk) -> TestOutbox {
-    shop(desk).start().await
+async fn start_shop(printer: &Printer) -> TestOutbox {
+    shop(printer).start().await
 }
 
-/// The cause of an error.
+/// Returns the cause of an error.
 fn cause(error: &dyn std::error::Error) -> String {
     error.source().map(ToString::to_string).unwrap_or_default()
 }
 
 #[tokio::test]
-async fn a_begin_that_fails() {
-    let outbox = quiet_shop(&Desk::default()).await;
+async fn a_failed_begin_is_reported() {
+    let outbox = start_shop(&Printer::default()).await;
     outbox.faults().begin().times(2).fail();
     for _ in 0..2 {
         let error = commit(&outbox, PAID).await.unwrap_err();
@@ -34,8 +34,8 @@ async fn a_begin_that_fails() {
 }
 
 #[tokio::test]
-async fn a_begin_whose_answer_is_lost_leaves_no_transaction_behind() {
-    let outbox = quiet_shop(&Desk::default()).await;
+async fn a_begin_with_a_lost_response_leaves_no_open_transaction() {
+    let outbox = start_shop(&Printer::default()).await;
     outbox.faults().begin().lose_answer();
     commit(&outbox, PAID).await.unwrap_err();
     commit(&outbox, PAID).await.unwrap();
@@ -43,8 +43,8 @@ async fn a_begin_whose_answer_is_lost_leaves_no_transaction_behind() {
 }
 
 #[tokio::test]
-async fn a_write_that_fails_takes_the_transaction_with_it() {
-    let outbox = quiet_shop(&Desk::default()).await;
+async fn a_failed_write_rolls_back_the_transaction() {
+    let outbox = start_shop(&Printer::default()).await;
     outbox.faults().write().fail();
     outbox.faults().write().lose_answer();
     for _ in 0..2 {
@@ -58,8 +58,8 @@ async fn a_write_that_fails_takes_the_transaction_with_it() {
 }
 
 #[tokio::test]
-async fn a_commit_that_fails_publishes_nothing() {
-    let outbox = quiet_shop(&Desk::default()).await;
+async fn a_failed_commit_publishes_nothing() {
+    let outbox = start_shop(&Printer::default()).await;
     outbox.faults().commit().fail();
     commit(&outbox, PAID).await.unwrap_err();
     assert_published!(outbox.published().await, []);
@@ -67,8 +67,8 @@ async fn a_commit_that_fails_publishes_nothing() {
 }
 
 #[tokio::test]
-async fn a_commit_whose_answer_is_lost_publishes_all_the_same() {
-    let outbox = quiet_shop(&Desk::default()).await;
+async fn a_commit_with_a_lost_response_publishes_its_events() {
+    let outbox = start_shop(&Printer::default()).await;
     outbox.faults().commit().lose_answer();
     let error = commit(&outbox, PAID).await.unwrap_err();
     assert_eq!(cause(&error), "error communicating with database: injected: the answer was lost");
@@ -77,8 +77,8 @@ async fn a_commit_whose_answer_is_lost_publishes_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_commit_that_hangs_is_given_up_by_the_application() {
-    let outbox = quiet_shop(&Desk::default()).await;
+async fn the_application_can_cancel_a_hanging_commit() {
+    let outbox = start_shop(&Printer::default()).await;
     outbox.faults().commit().hang();
     let limit = Duration::from_millis(50);
     tokio::time::timeout(limit, commit(&outbox, PAID)).await.unwrap_err();
@@ -86,8 +86,8 @@ async fn a_commit_that_hangs_is_given_up_by_the_application() {
 }
 
 #[tokio::test]
-async fn a_commit_that_takes_its_time() {
-    let outbox = quiet_shop(&Desk::default()).await;
+async fn a_delayed_commit_succeeds() {
+    let outbox = start_shop(&Printer::default()).await;
     let delay = Duration::from_millis(50);
     outbox.faults().commit().delay(delay);
     let begun = Instant::now();
@@ -97,9 +97,9 @@ async fn a_commit_that_takes_its_time() {
 }
 
 #[tokio::test]
-async fn a_claim_that_fails_is_tried_again() {
-    let desk = Desk::default();
-    let outbox = with_event(&desk, PAID).await;
+async fn a_failed_claim_is_retried() {
+    let printer = Printer::default();
+    let outbox = with_event(&printer, PAID).await;
     outbox.faults().claim().fail();
     let report = outbox.drain().await;
     assert_eq!(report.events().len(), 0);
@@ -112,22 +112,22 @@ async fn a_claim_that_fails_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_claim_whose_answer_is_lost_waits_for_its_lease() {
-    let desk = Desk::default();
-    let outbox = with_event(&desk, PAID).await;
+async fn rows_of_a_claim_with_a_lost_response_wait_for_their_lease() {
+    let printer = Printer::default();
+    let outbox = with_event(&printer, PAID).await;
     outbox.faults().claim().lose_answer();
     assert!(outbox.drain().await.failure().is_some());
     assert_eq!(outbox.drain().await.delivered(), 0);
     outbox.clock().advance(LEASE);
     assert_eq!(outbox.drain().await.delivered(), 1);
-    assert_eq!(desk.heard(), ["paid 7, 0 failed"]);
+    assert_eq!(printer.printed(), ["paid 7, 0 failed"]);
 }
 
 #[tokio::test]
-async fn a_claim_that_hangs_is_given_up() {
-    let desk = Desk::default();
-    let impatient = shop(&desk).configure(|outbox| outbox.lease(Duration::from_secs(1)));
-    let outbox = impatient.start().await;
+async fn a_hanging_claim_times_out() {
+    let printer = Printer::default();
+    let short_lease = shop(&printer).configure(|outbox| outbox.lease(Duration::from_secs(1)));
+    let outbox = short_lease.start().await;
     commit(&outbox, PAID).await.unwrap();
     outbox.faults().claim().hang();
     let report = outbox.drain().await;
@@ -136,10 +136,10 @@ async fn a_claim_that_hangs_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_result_that_is_not_recorded_is_kept_and_the_listener_not_called_again() {
+async fn an_unrecorded_settlement_is_retried_without_a_second_call() {
     for lost in [false, true] {
-        let desk = Desk::default();
-        let outbox = with_event(&desk, PAID).await;
+        let printer = Printer::default();
+        let outbox = with_event(&printer, PAID).await;
         let point = outbox.faults().record();
         if lost {
             point.lose_answer()
@@ -151,59 +151,59 @@ async fn a_result_that_is_not_recorded_is_kept_and_the_listener_not_called_again
         assert!(report.failure().is_some());
         let report = outbox.drain().await;
         assert!(report.failure().is_none() && report.events().is_empty(), "{report}");
-        // Not even when the lease would have ended.
+        // Not even when the lease would have expired.
         outbox.clock().advance(LEASE * 2);
         assert_eq!(outbox.drain().await.events().len(), 0);
-        assert_eq!(desk.heard().len(), 1);
+        assert_eq!(printer.printed().len(), 1);
     }
 }
 
 #[tokio::test]
-async fn a_database_that_is_away_for_long() {
-    let desk = Desk::default();
-    let outbox = with_event(&desk, PAID).await;
+async fn a_settlement_survives_a_long_outage() {
+    let printer = Printer::default();
+    let outbox = with_event(&printer, PAID).await;
     outbox.faults().record().always().fail();
     for _ in 0..5 {
         assert!(outbox.drain().await.failure().is_some());
     }
     outbox.faults().clear();
-    // The lease has ended; what is done is recorded under the next claim, and not done again.
+    // The lease has expired; the settlement is recorded with the next claim, without a second call.
     outbox.clock().advance(LEASE * 2);
     assert!(outbox.drain().await.failure().is_none());
-    assert_eq!(desk.heard().len(), 1);
+    assert_eq!(printer.printed().len(), 1);
 }
 
 #[tokio::test]
-async fn a_listeners_transaction_that_cannot_begin_spends_no_attempt() {
-    let desk = Desk::default();
-    let outbox = with_event(&desk, SHIPPED).await;
+async fn a_listener_transaction_that_cannot_begin_spends_no_attempt() {
+    let printer = Printer::default();
+    let outbox = with_event(&printer, SHIPPED).await;
     outbox.faults().begin().fail();
     assert_eq!(outbox.drain().await.deferred(), 1);
-    assert!(desk.heard().is_empty());
+    assert!(printer.printed().is_empty());
     outbox.clock().advance(LEASE);
     assert_eq!(outbox.drain().await.delivered(), 2);
 }
 
-/// Nor does one that gets no answer, and no worker waits for it for ever.
+/// It spends no attempt either, and no worker waits for it indefinitely.
 #[tokio::test]
-async fn a_listeners_transaction_that_hangs_is_given_up() {
-    let desk = Desk::default();
-    let impatient = shop(&desk).configure(|outbox| outbox.lease(Duration::from_secs(1)));
-    let outbox = impatient.start().await;
+async fn a_hanging_listener_transaction_times_out() {
+    let printer = Printer::default();
+    let short_lease = shop(&printer).configure(|outbox| outbox.lease(Duration::from_secs(1)));
+    let outbox = short_lease.start().await;
     commit(&outbox, SHIPPED).await.unwrap();
     outbox.faults().begin().hang();
     let report = outbox.drain().await;
     assert_eq!(report.deferred(), 1, "{report}");
-    assert!(desk.heard().is_empty());
+    assert!(printer.printed().is_empty());
     outbox.clock().advance(LEASE);
     assert_eq!(outbox.drain().await.delivered(), 2);
 }
 
 #[tokio::test]
-async fn a_listeners_commit_happens_exactly_once_whatever_is_said_of_it() {
+async fn a_listener_commit_takes_effect_once_whatever_is_reported() {
     for lost in [false, true] {
-        let desk = Desk::default();
-        let outbox = with_event(&desk, SHIPPED).await;
+        let printer = Printer::default();
+        let outbox = with_event(&printer, SHIPPED).await;
         let point = outbox.faults().commit();
         if lost {
             point.lose_answer()
@@ -216,7 +216,7 @@ async fn a_listeners_commit_happens_exactly_once_whatever_is_said_of_it() {
         let _ = outbox.drain().await;
         assert_eq!(parcels(&outbox).await, 1);
         assert_published!(outbox.published().await, [SHIPPED, PAID]);
-        let calls = desk.heard().iter().filter(|heard| *heard == "shipped 7").count();
+        let calls = printer.printed().iter().filter(|printed| *printed == "shipped 7").count();
         assert_eq!(calls, if lost { 1 } else { 2 });
     }
 }

@@ -1,4 +1,4 @@
-//! How long after it was due an event was delivered.
+//! The lag metric: the time from due to delivered.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use outbox::MetricsExporter;
 use outbox::testing::TestOutbox;
 
-use crate::shop::{Answer, Desk, PAID, SHIPPED, commit, shop};
+use crate::shop::{Answer, PAID, Printer, SHIPPED, commit, shop};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// What was told about deliveries.
+/// Records the reported lags.
 #[derive(Clone, Default)]
 struct Lags(Arc<Mutex<Vec<(String, Duration)>>>);
 
@@ -22,16 +22,16 @@ impl MetricsExporter for Lags {
 }
 
 impl Lags {
-    /// What was told since it was last asked for.
+    /// Returns the lags reported since the last call.
     fn take(&self) -> Vec<(String, Duration)> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }
 
-async fn measured(desk: &Desk) -> (TestOutbox, Lags) {
+async fn shop_with_lags(printer: &Printer) -> (TestOutbox, Lags) {
     let lags = Lags::default();
     let exporter = lags.clone();
-    (shop(desk).configure(|outbox| outbox.metrics(exporter)).start().await, lags)
+    (shop(printer).configure(|outbox| outbox.metrics(exporter)).start().await, lags)
 }
 
 fn paid(lag: Duration) -> Vec<(String, Duration)> {
@@ -39,13 +39,13 @@ fn paid(lag: Duration) -> Vec<(String, Duration)> {
 }
 
 #[tokio::test]
-async fn it_is_the_time_since_the_event() {
-    let (outbox, lags) = measured(&Desk::default()).await;
+async fn lag_is_the_time_since_the_event() {
+    let (outbox, lags) = shop_with_lags(&Printer::default()).await;
     commit(&outbox, PAID).await.unwrap();
     outbox.clock().advance(SECOND * 5);
     let _ = outbox.drain().await;
     assert_eq!(lags.take(), paid(SECOND * 5));
-    // Also of a listener that works in its own transaction.
+    // Also for a transactional listener.
     commit(&outbox, SHIPPED).await.unwrap();
     outbox.clock().advance(SECOND * 3);
     let _ = outbox.drain().await;
@@ -53,8 +53,8 @@ async fn it_is_the_time_since_the_event() {
 }
 
 #[tokio::test]
-async fn of_a_delayed_event_it_begins_with_the_end_of_the_delay() {
-    let (outbox, lags) = measured(&Desk::default()).await;
+async fn lag_of_a_delayed_event_starts_after_the_delay() {
+    let (outbox, lags) = shop_with_lags(&Printer::default()).await;
     let mut tx = outbox.begin().await.unwrap();
     tx.write(outbox::event(PAID).deliver_after(HOUR)).unwrap();
     tx.commit().await.unwrap();
@@ -64,20 +64,20 @@ async fn of_a_delayed_event_it_begins_with_the_end_of_the_delay() {
 }
 
 #[tokio::test]
-async fn failed_attempts_are_part_of_it() {
-    let (outbox, lags) = measured(&Desk::with([Answer::Fail])).await;
+async fn lag_includes_failed_attempts() {
+    let (outbox, lags) = shop_with_lags(&Printer::with([Answer::Fail])).await;
     commit(&outbox, PAID).await.unwrap();
     outbox.clock().advance(SECOND);
     assert_eq!(outbox.drain().await.retried(), 1);
-    assert_eq!(lags.take(), [], "it is not delivered");
+    assert_eq!(lags.take(), [], "it is not delivered yet");
     outbox.clock().advance(SECOND * 10);
     assert_eq!(outbox.drain().await.delivered(), 1);
     assert_eq!(lags.take(), paid(SECOND * 11));
 }
 
 #[tokio::test]
-async fn an_event_that_is_recorded_late_counts_from_then() {
-    let (outbox, lags) = measured(&Desk::default()).await;
+async fn lag_of_a_backdated_event_starts_when_it_is_written() {
+    let (outbox, lags) = shop_with_lags(&Printer::default()).await;
     let last_year = outbox.clock().now() - HOUR * 24 * 365;
     let mut tx = outbox.begin().await.unwrap();
     tx.write(outbox::event(PAID).occurred_at(last_year)).unwrap();

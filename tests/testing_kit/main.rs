@@ -1,7 +1,7 @@
-//! The testing kit, used as an application's tests would.
+//! The testing kit, used like in the tests of an application.
 //!
-//! A binary of its own: the link-time registry is one for each program, and here it holds the listeners
-//! of this shop and no others.
+//! A separate binary: there is one link-time registry per program, and here it must contain only the listeners
+//! of this shop.
 
 #![allow(
     missing_docs,

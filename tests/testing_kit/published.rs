@@ -1,4 +1,4 @@
-//! What a transaction has published, and what was committed.
+//! Events published in a transaction, and committed events.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,11 +6,11 @@ use outbox::testing::{assert_published, published, refute_published};
 use outbox::{EventEnvelope, Tx};
 use outbox_tests::{Fresh, TestDatabase, on_every_database};
 
-use crate::shop::{Desk, OrderEvent, PAID, SHIPPED, shop};
+use crate::shop::{OrderEvent, PAID, Printer, SHIPPED, shop};
 
 #[tokio::test]
-async fn what_a_transaction_has_written() {
-    let outbox = shop(&Desk::default()).start().await;
+async fn assertions_see_the_events_of_a_transaction() {
+    let outbox = shop(&Printer::default()).start().await;
     let mut tx = outbox.begin().await.unwrap();
     assert_published!(tx, []);
 
@@ -33,8 +33,8 @@ async fn what_a_transaction_has_written() {
 }
 
 #[tokio::test]
-async fn what_was_committed_whatever_became_of_it() {
-    let outbox = shop(&Desk::default()).start().await;
+async fn published_returns_all_committed_events() {
+    let outbox = shop(&Printer::default()).start().await;
     let mut tx = outbox.begin().await.unwrap();
     tx.write_all([PAID, OrderEvent::Lost]).unwrap();
     tx.commit().await.unwrap();
@@ -45,12 +45,12 @@ async fn what_was_committed_whatever_became_of_it() {
 }
 
 #[tokio::test]
-async fn what_the_expected_event_says_is_compared_and_nothing_else() {
-    let outbox = shop(&Desk::default()).start().await;
+async fn only_fields_set_on_the_expected_event_are_compared() {
+    let outbox = shop(&Printer::default()).start().await;
     let mut tx = outbox.begin().await.unwrap();
     let hour = Duration::from_secs(3_600);
-    let said = outbox::event(PAID).tenant("acme").header("by", "card").header("at", "till");
-    tx.write(said.deliver_after(hour)).unwrap();
+    let event = outbox::event(PAID).tenant("acme").header("by", "card").header("at", "till");
+    tx.write(event.deliver_after(hour)).unwrap();
 
     assert_published!(tx, PAID);
     assert_published!(tx, outbox::event(PAID).tenant("acme"));
@@ -68,7 +68,7 @@ async fn what_the_expected_event_says_is_compared_and_nothing_else() {
     assert_published!(tx, outbox::event(PAID).occurred_at(SystemTime::UNIX_EPOCH));
     refute_published!(tx, outbox::event(PAID).occurred_at(SystemTime::UNIX_EPOCH + hour));
 
-    // Neither the order of the keys nor spaces matter.
+    // The order of keys and whitespace are irrelevant.
     tx.write(EventEnvelope::json("Raw", r#"{ "b": 1, "a": 2 }"#).unwrap()).unwrap();
     assert_published!(tx, EventEnvelope::json("Raw", r#"{"a":2,"b":1}"#).unwrap());
     refute_published!(tx, EventEnvelope::json("Raw", r#"{"a":2}"#).unwrap());

@@ -1,4 +1,4 @@
-//! What is tested with the kit: a small shop whose listeners do as they are told.
+//! The application under test: a small shop whose listeners have scripted results.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ pub(crate) enum OrderEvent {
         #[outbox(aggregate_id)]
         order_id: i64,
     },
-    /// Its listener works in its own transaction.
+    /// Its listener is transactional.
     Shipped {
         #[outbox(aggregate_id)]
         order_id: i64,
@@ -37,11 +37,11 @@ pub(crate) enum OrderEvent {
 pub(crate) const PAID: OrderEvent = OrderEvent::Paid { order_id: 7 };
 pub(crate) const SHIPPED: OrderEvent = OrderEvent::Shipped { order_id: 7 };
 
-/// What the listeners are to answer, and what they have heard.
+/// The scripted answers of the listeners, and a record of their calls.
 #[derive(Clone, Default)]
-pub(crate) struct Desk {
+pub(crate) struct Printer {
     answers: Arc<Mutex<VecDeque<Answer>>>,
-    heard: Arc<Mutex<Vec<String>>>,
+    printed: Arc<Mutex<Vec<String>>>,
 }
 
 #[derive(Clone, Copy)]
@@ -53,20 +53,20 @@ pub(crate) enum Answer {
     Panic,
 }
 
-impl Desk {
-    /// Answers in this order, and `Ok` from then on.
+impl Printer {
+    /// Returns a printer with these answers in order, and `Ok` afterwards.
     pub(crate) fn with(answers: impl IntoIterator<Item = Answer>) -> Self {
-        let desk = Self::default();
-        desk.answers.lock().unwrap().extend(answers);
-        desk
+        let printer = Self::default();
+        printer.answers.lock().unwrap().extend(answers);
+        printer
     }
 
-    pub(crate) fn heard(&self) -> Vec<String> {
-        self.heard.lock().unwrap().clone()
+    pub(crate) fn printed(&self) -> Vec<String> {
+        self.printed.lock().unwrap().clone()
     }
 
-    fn hear(&self, text: String) -> outbox::Result<Outcome> {
-        self.heard.lock().unwrap().push(text);
+    fn print(&self, text: String) -> outbox::Result<Outcome> {
+        self.printed.lock().unwrap().push(text);
         let answer = self.answers.lock().unwrap().pop_front();
         match answer {
             None => Ok(Outcome::Done),
@@ -80,31 +80,35 @@ impl Desk {
 }
 
 #[listener(event = OrderEvent::Placed)]
-async fn confirm(placed: OrderEventPlaced, desk: State<Desk>) -> outbox::Result<Outcome> {
-    desk.hear(format!("placed {} for {}", placed.order_id, placed.total_cents))
+async fn confirm(placed: OrderEventPlaced, printer: State<Printer>) -> outbox::Result<Outcome> {
+    printer.print(format!("placed {} for {}", placed.order_id, placed.total_cents))
 }
 
 #[listener(event = OrderEvent::Paid { order_id }, retry(max_attempts = 3, base = "10s", max = "1h"))]
-async fn receipt(order_id: i64, desk: State<Desk>, meta: Meta) -> outbox::Result<Outcome> {
+async fn receipt(order_id: i64, printer: State<Printer>, meta: Meta) -> outbox::Result<Outcome> {
     let by = meta.headers().get("by").map(|by| format!(" by {by}")).unwrap_or_default();
-    desk.hear(format!("paid {order_id}{by}, {} failed", meta.attempts()))
+    printer.print(format!("paid {order_id}{by}, {} failed", meta.attempts()))
 }
 
 #[listener(event = OrderEvent::Shipped { order_id })]
-async fn book(order_id: i64, desk: State<Desk>, tx: &mut Tx<Sqlite>) -> outbox::Result<Outcome> {
+async fn book(
+    order_id: i64,
+    printer: State<Printer>,
+    tx: &mut Tx<Sqlite>,
+) -> outbox::Result<Outcome> {
     sqlx::query("INSERT INTO parcels VALUES (?)").bind(order_id).execute(&mut **tx).await?;
     tx.write(OrderEvent::Paid { order_id })?;
-    desk.hear(format!("shipped {order_id}"))
+    printer.print(format!("shipped {order_id}"))
 }
 
-/// The shop with this desk.
-pub(crate) fn shop(desk: &Desk) -> TestBuilder {
-    testing::outbox().schema("CREATE TABLE parcels (order_id INTEGER)").state(desk.clone())
+/// Returns the builder of a shop with this printer.
+pub(crate) fn shop(printer: &Printer) -> TestBuilder {
+    testing::outbox().schema("CREATE TABLE parcels (order_id INTEGER)").state(printer.clone())
 }
 
-/// An outbox with one event, committed.
-pub(crate) async fn with_event(desk: &Desk, event: OrderEvent) -> TestOutbox {
-    let outbox = shop(desk).start().await;
+/// Starts a shop with one committed event.
+pub(crate) async fn with_event(printer: &Printer, event: OrderEvent) -> TestOutbox {
+    let outbox = shop(printer).start().await;
     commit(&outbox, event).await.unwrap();
     outbox
 }

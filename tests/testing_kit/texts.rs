@@ -1,4 +1,4 @@
-//! What a failing assertion says, and where.
+//! The text and the location of failing assertions.
 
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::Mutex;
@@ -8,12 +8,12 @@ use outbox::{EventEnvelope, IntoEnvelope};
 
 use crate::shop::{OrderEvent, PAID};
 
-/// The text of a failing assertion, which must be reported at the caller's line.
+/// Returns the text of a failing assertion, and checks that it is reported at the caller's line.
 #[track_caller]
 fn failing(assertion: impl FnOnce()) -> String {
     static HOOK: Mutex<()> = Mutex::new(());
     static LINE: Mutex<Option<(String, u32)>> = Mutex::new(None);
-    let _one_at_a_time = HOOK.lock().unwrap();
+    let _exclusive = HOOK.lock().unwrap();
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(|panic| {
         *LINE.lock().unwrap() =
@@ -36,7 +36,7 @@ fn envelopes(events: impl IntoIterator<Item = OrderEvent>) -> Vec<EventEnvelope>
 }
 
 #[test]
-fn an_event_that_is_missing() {
+fn a_missing_event_is_explained() {
     let events = envelopes([placed(7, 1300), PAID, placed(8, 1200)]);
     let text = failing(|| assert_published!(events, placed(7, 1200)));
     assert_eq!(
@@ -56,7 +56,7 @@ fn an_event_that_is_missing() {
 }
 
 #[test]
-fn other_events_than_expected() {
+fn unexpected_events_are_explained() {
     let events = envelopes([PAID, placed(7, 1300), PAID]);
     let text = failing(|| assert_published!(events, [PAID, placed(7, 1200)]));
     assert_eq!(
@@ -82,14 +82,14 @@ fn other_events_than_expected() {
 }
 
 #[test]
-fn the_order_matters_where_all_are_named() {
+fn the_order_matters_in_a_complete_list() {
     let events = envelopes([PAID, OrderEvent::Lost]);
     let text = failing(|| assert_published!(events, [OrderEvent::Lost, PAID]));
     assert!(text.contains("event type: expected Lost, found Paid"), "{text}");
 }
 
 #[test]
-fn an_event_that_must_not_be_there() {
+fn a_refuted_event_is_shown() {
     let events = envelopes([PAID]);
     let text = failing(|| refute_published!(events, "Paid"));
     assert_eq!(
@@ -101,7 +101,7 @@ fn an_event_that_must_not_be_there() {
 }
 
 #[test]
-fn what_nobody_can_know_is_not_refuted() {
+fn an_undecidable_refutation_panics() {
     let delayed = || outbox::event(PAID).deliver_after(std::time::Duration::from_secs(1));
     let text = failing(|| refute_published!(envelopes([PAID]), delayed()));
     assert_eq!(
@@ -117,7 +117,7 @@ fn what_nobody_can_know_is_not_refuted() {
 }
 
 #[test]
-fn an_event_that_could_not_be_written() {
+fn an_invalid_expected_event_is_reported() {
     let text = failing(|| assert_published!(Vec::new(), outbox::event(PAID).tenant("")));
     assert!(text.contains("an event that cannot be written: "), "{text}");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outbox_runtime::store::Store;
-use outbox_tests::{Fresh, Rows, TestDatabase, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, on_every_database};
 
 use crate::fixture::SampleOutbox;
 use crate::program::{Program, same};

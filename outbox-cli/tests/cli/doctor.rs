@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outbox_runtime::store::{ClaimRequest, Quota, Store, TypeFilter};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, lease, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease, on_every_database};
 
 use crate::fixture::SampleOutbox;
 use crate::program::{Program, Ran, same};

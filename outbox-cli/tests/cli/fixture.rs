@@ -4,7 +4,7 @@ use std::time::Duration;
 use outbox::{
     Config, Delivery, EventEnvelope, ListenerError, ListenerOptions, ListenerRegistry, Outbox,
 };
-use outbox_tests::{Fresh, Heard, TestDatabase, eventually};
+use outbox_tests::{Fresh, CallLog, TestDatabase, eventually};
 use tokio::sync::Semaphore;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -19,13 +19,13 @@ pub(crate) struct SampleOutbox<DB: TestDatabase> {
 impl<DB: TestDatabase> SampleOutbox<DB> {
     /// Starts the outbox and waits until every event has reached its status.
     pub(crate) async fn start(db: &Fresh<DB>) -> Self {
-        let (heard, release) = (Heard::default(), Arc::new(Semaphore::new(0)));
+        let (calls, release) = (CallLog::default(), Arc::new(Semaphore::new(0)));
         let mut config = Config::default();
         config.node_name = Some("sample".to_owned());
         config.poller.interval = HOUR;
         let outbox = outbox::builder(db.pool.clone())
             .config(config)
-            .listeners(listeners(&heard, &release))
+            .listeners(listeners(&calls, &release))
             .start()
             .await
             .unwrap();
@@ -46,7 +46,7 @@ impl<DB: TestDatabase> SampleOutbox<DB> {
             tx.write(event).unwrap();
             tx.commit().await.unwrap();
         }
-        heard.reach(6).await;
+        calls.wait_for(6).await;
         let settled = async || {
             let sql = "SELECT COUNT(*) FROM outbox_event WHERE status IN (1, 2, 3)";
             db.number(sql).await == 5
@@ -72,12 +72,12 @@ fn order(event_type: &str, number: u32) -> outbox::EnvelopeBuilder<outbox::Dynam
         .payload_json(format!(r#"{{"order_id": {number},  "card": "4111-1111"}}"#))
 }
 
-fn listeners(heard: &Heard, release: &Arc<Semaphore>) -> ListenerRegistry {
-    let note = |heard: &Heard| {
-        let heard = heard.clone();
-        move |delivery: &Delivery| heard.note(delivery)
+fn listeners(calls: &CallLog, release: &Arc<Semaphore>) -> ListenerRegistry {
+    let note = |calls: &CallLog| {
+        let calls = calls.clone();
+        move |delivery: &Delivery| calls.record(delivery)
     };
-    let (placed, paid, refunded, slow) = (note(heard), note(heard), note(heard), note(heard));
+    let (placed, paid, refunded, slow) = (note(calls), note(calls), note(calls), note(calls));
     let release = Arc::clone(release);
     let later = ListenerOptions::DEFAULT.retry_base(HOUR).retry_max(2 * HOUR);
     ListenerRegistry::new()

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database};
 
 use crate::program::{Program, same};
 

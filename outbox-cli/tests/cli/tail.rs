@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use outbox::EventEnvelope;
 use outbox_runtime::store::{NewRow, Seated};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database};
 
 use crate::program::Program;
 

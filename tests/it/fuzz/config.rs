@@ -1,4 +1,4 @@
-//! The environment, whatever it says.
+//! Configuration from arbitrary environment variables.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use proptest::sample::select;
 const UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// What each variable is.
+/// The variables, by the type of their value.
 const SWITCHES: [&str; 2] = ["OUTBOX_RELAY_ENABLED", "OUTBOX_CLEANER_ENABLED"];
 const NUMBERS: [&str; 3] =
     ["OUTBOX_RELAY_BATCH_SIZE", "OUTBOX_RELAY_MAX_ATTEMPTS", "OUTBOX_CLEANER_BATCH_SIZE"];
@@ -25,7 +25,7 @@ fn from(variables: &HashMap<&str, String>) -> Result<Config, Vec<String>> {
         .map_err(|error| error.faults().to_vec())
 }
 
-/// A duration as the rules have it: digits and a unit, and no more than can be held.
+/// Parses a duration by the documented rules: digits and a unit, within the range of `Duration`.
 fn duration(text: &str) -> Option<Duration> {
     let unit = text.trim_start_matches(|letter: char| letter.is_ascii_digit());
     let count: u64 = text[..text.len() - unit.len()].parse().ok()?;
@@ -56,8 +56,8 @@ fn value() -> impl Strategy<Value = String> {
     .prop_flat_map(|value| prop_oneof![8 => Just(value.clone()), 1 => Just(format!(" {value}\n"))])
 }
 
-/// Whether a variable can be understood.
-fn good(name: &str, value: &str) -> bool {
+/// Returns whether the value of a variable is valid.
+fn is_valid(name: &str, value: &str) -> bool {
     let value = value.trim();
     if SWITCHES.contains(&name) {
         let words = ["true", "1", "yes", "on", "false", "0", "no", "off"];
@@ -77,7 +77,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn every_variable_is_understood_or_named(
+    fn every_variable_is_parsed_or_reported(
         values in vec(option::weighted(0.4, value()), Config::VARIABLES.len())
     ) {
         let variables: HashMap<&str, String> = Config::VARIABLES
@@ -88,12 +88,12 @@ proptest! {
         let bad: Vec<&str> = Config::VARIABLES
             .iter()
             .map(|(name, _)| *name)
-            .filter(|name| variables.get(name).is_some_and(|value| !good(name, value)))
+            .filter(|name| variables.get(name).is_some_and(|value| !is_valid(name, value)))
             .collect();
         match from(&variables) {
             Ok(config) => {
-                prop_assert!(bad.is_empty(), "{bad:?} were understood");
-                // Whether it makes sense is another question; asking it never fails.
+                prop_assert!(bad.is_empty(), "{bad:?} were accepted");
+                // Validation is a separate step; it must not panic.
                 let _ = config.faults();
             }
             Err(faults) => {
@@ -105,7 +105,7 @@ proptest! {
     }
 
     #[test]
-    fn good_values_arrive(
+    fn valid_values_are_applied(
         counts in vec(0..=u64::MAX / 1_000, 3),
         units in vec(select(UNITS.as_slice()), 3),
         batch in any::<usize>(),

@@ -1,7 +1,7 @@
-//! Ids of events.
+//! Event ids.
 
 use outbox::{EventError, EventId, Field};
-use outbox_tests::arbitrary::{SECRET, config, sound_id, text, told};
+use outbox_tests::arbitrary::{SECRET, config, error_text, text, valid_id};
 use proptest::prelude::*;
 
 fn is_id(text: &str) -> bool {
@@ -34,7 +34,7 @@ proptest! {
     }
 
     #[test]
-    fn an_id_reads_back_from_everything_that_shows_it(text in sound_id(), other in sound_id()) {
+    fn an_id_round_trips(text in valid_id(), other in valid_id()) {
         let id: EventId = text.parse().unwrap();
         prop_assert_eq!(id.to_string(), &*text);
         prop_assert_eq!(format!("{id:?}"), &*text);
@@ -46,10 +46,10 @@ proptest! {
     }
 
     #[test]
-    fn a_refusal_does_not_quote_the_id(before in text(0..20), after in text(0..20)) {
+    fn errors_do_not_quote_the_id(before in text(0..20), after in text(0..20)) {
         let text = format!("{before}{SECRET}{after}");
         if let Err(error) = text.parse::<EventId>() {
-            prop_assert!(!told(&error).contains(SECRET));
+            prop_assert!(!error_text(&error).contains(SECRET));
         }
     }
 }

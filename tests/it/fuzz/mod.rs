@@ -1,5 +1,5 @@
-//! Everything that decodes, with thousands of inputs: each is taken exactly if the rules say so, reads
-//! back as it was, and is never quoted.
+//! Everything that decodes, with thousands of inputs: each is accepted exactly if it is valid, is read back
+//! unchanged, and is never quoted.
 
 mod config;
 mod envelope;

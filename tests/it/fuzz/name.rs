@@ -1,10 +1,10 @@
-//! Names of events and aggregates, typed by hand.
+//! Names of events and aggregates, given as text.
 
 use outbox::{AggregateName, EventError, EventName, Field};
-use outbox_tests::arbitrary::{config, sound_text, text};
+use outbox_tests::arbitrary::{config, text, valid_text};
 use proptest::prelude::*;
 
-/// What is wrong with a name, in the words of the rules.
+/// Returns the fault of a name by the documented rules.
 fn fault(name: &str, limit: usize) -> Option<&'static str> {
     let outer = |letter: Option<char>| letter.is_some_and(char::is_whitespace);
     if name.is_empty() {
@@ -20,7 +20,7 @@ fn fault(name: &str, limit: usize) -> Option<&'static str> {
     }
 }
 
-fn told(error: &EventError, about: Field) -> Option<&'static str> {
+fn reported_fault(error: &EventError, about: Field) -> Option<&'static str> {
     match error {
         EventError::Empty(field) if *field == about => Some("empty"),
         EventError::TooLong { field, .. } if *field == about => Some("long"),
@@ -31,7 +31,7 @@ fn told(error: &EventError, about: Field) -> Option<&'static str> {
 }
 
 fn name() -> impl Strategy<Value = String> {
-    // Long ones end near both limits.
+    // Long names are near both limits.
     prop_oneof![
         text(0..12),
         text(25..70),
@@ -43,25 +43,25 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_name_is_taken_as_it_stands_or_refused_by_its_fault(name in name()) {
+    fn a_name_is_accepted_unchanged_or_refused_with_the_reason(name in name()) {
         match EventName::new(name.clone()) {
-            Ok(taken) => {
+            Ok(accepted) => {
                 prop_assert_eq!(fault(&name, 128), None);
-                prop_assert_eq!((taken.as_str(), taken.to_string()), (&*name, name.clone()));
+                prop_assert_eq!((accepted.as_str(), accepted.to_string()), (&*name, name.clone()));
             }
-            Err(error) => prop_assert_eq!(told(&error, Field::EventType), fault(&name, 128)),
+            Err(error) => prop_assert_eq!(reported_fault(&error, Field::EventType), fault(&name, 128)),
         }
         match AggregateName::new(name.clone()) {
-            Ok(taken) => {
+            Ok(accepted) => {
                 prop_assert_eq!(fault(&name, 64), None);
-                prop_assert_eq!((taken.as_str(), taken.to_string()), (&*name, name.clone()));
+                prop_assert_eq!((accepted.as_str(), accepted.to_string()), (&*name, name.clone()));
             }
-            Err(error) => prop_assert_eq!(told(&error, Field::AggregateType), fault(&name, 64)),
+            Err(error) => prop_assert_eq!(reported_fault(&error, Field::AggregateType), fault(&name, 64)),
         }
     }
 
     #[test]
-    fn a_sound_name_is_taken(event in sound_text(128), aggregate in sound_text(64)) {
+    fn a_valid_name_is_accepted(event in valid_text(128), aggregate in valid_text(64)) {
         prop_assert!(EventName::new(event).is_ok());
         prop_assert!(AggregateName::new(aggregate).is_ok());
     }

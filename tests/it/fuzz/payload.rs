@@ -1,12 +1,12 @@
-//! Payloads as they are given and as they are stored.
+//! Payloads as given and as stored.
 
 use outbox::{EventEnvelope, EventError, MAX_PAYLOAD_BYTES, Payload};
-use outbox_tests::arbitrary::{SECRET, config, json, nearly_json, shown, text, told};
+use outbox_tests::arbitrary::{SECRET, config, debug_text, error_text, json, nearly_json, text};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// Nested so deep that some of it is too deep.
+/// Generates nested JSON, some of it too deep.
 fn nested() -> impl Strategy<Value = String> {
     (100..150_usize, any::<bool>()).prop_map(|(depth, object)| {
         let (open, close) = if object { ("{\"a\":", "}") } else { ("[", "]") };
@@ -14,7 +14,7 @@ fn nested() -> impl Strategy<Value = String> {
     })
 }
 
-/// Numbers up to the end of what a reader can hold.
+/// Generates numbers up to the limits of a parser.
 fn number() -> impl Strategy<Value = String> {
     (any::<i64>(), 0..400_i32, any::<u32>()).prop_map(|(whole, exponent, fraction)| {
         let sign = if fraction % 2 == 0 { "-" } else { "" };
@@ -30,25 +30,25 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn exactly_what_a_listener_can_read_is_taken(text in candidate()) {
+    fn exactly_decodable_payloads_are_accepted(text in candidate()) {
         let readable = serde_json::from_str::<Value>(&text).is_ok();
         match Payload::json(text.as_str()) {
             Ok(payload) => {
-                prop_assert!(readable, "taken, and cannot be read");
-                prop_assert_eq!(payload.as_str(), &text, "the bytes are kept");
+                prop_assert!(readable, "accepted, but cannot be decoded");
+                prop_assert_eq!(payload.as_str(), &text, "the bytes are unchanged");
                 prop_assert_eq!(payload.len(), text.len());
                 prop_assert!(payload.decode::<Value>().is_ok());
             }
             Err(error) => {
-                prop_assert!(!readable, "refused, and can be read");
+                prop_assert!(!readable, "refused, but can be decoded");
                 prop_assert!(matches!(error, EventError::PayloadNotJson { .. }), "{}", error);
-                prop_assert!(!told(&error).contains(SECRET), "{}", error);
+                prop_assert!(!error_text(&error).contains(SECRET), "{}", error);
             }
         }
     }
 
     #[test]
-    fn text_and_bytes_are_the_same(text in candidate()) {
+    fn text_and_bytes_give_the_same_payload(text in candidate()) {
         let from_text = EventEnvelope::json("A", text.as_str());
         let from_bytes = EventEnvelope::builder("A").payload_bytes(text.as_bytes()).build();
         match (from_text, from_bytes) {
@@ -62,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_are_not_utf8_are_refused_where_they_go_wrong(
+    fn invalid_utf8_is_refused_with_its_offset(
         value in json(),
         place in any::<prop::sample::Index>(),
         put in vec(any::<u8>(), 0..4),
@@ -84,17 +84,17 @@ proptest! {
     }
 
     #[test]
-    fn nothing_shows_the_content(text in nearly_json(), header in text(0..6)) {
+    fn debug_and_errors_show_no_content(text in nearly_json(), header in text(0..6)) {
         let builder = EventEnvelope::builder("A")
             .header("token", format!("{header}{SECRET}"))
             .payload_json(text);
-        prop_assert!(!shown(&builder).contains(SECRET));
+        prop_assert!(!debug_text(&builder).contains(SECRET));
         match builder.build() {
             Ok(envelope) => {
-                prop_assert!(!shown(&envelope).contains(SECRET));
-                prop_assert!(!shown(envelope.payload()).contains(SECRET));
+                prop_assert!(!debug_text(&envelope).contains(SECRET));
+                prop_assert!(!debug_text(envelope.payload()).contains(SECRET));
             }
-            Err(error) => prop_assert!(!told(&error).contains(SECRET)),
+            Err(error) => prop_assert!(!error_text(&error).contains(SECRET)),
         }
     }
 }

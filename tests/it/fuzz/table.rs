@@ -1,4 +1,4 @@
-//! Names of tables, the only thing that becomes SQL.
+//! Table names, the only input that becomes part of SQL.
 
 use outbox::{Table, migration_sql};
 use outbox_tests::arbitrary::{config, text};
@@ -31,7 +31,7 @@ fn part() -> impl Strategy<Value = String> {
     ]
 }
 
-fn sound() -> impl Strategy<Value = String> {
+fn valid_name() -> impl Strategy<Value = String> {
     prop_oneof![
         "[A-Za-z_][A-Za-z0-9_]{0,62}",
         "[A-Za-z_][A-Za-z0-9_]{0,62}\\.[A-Za-z_][A-Za-z0-9_]{0,62}",
@@ -42,7 +42,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_name_is_one_identifier_or_two(parts in vec(part(), 1..4)) {
+    fn a_table_name_is_one_or_two_identifiers(parts in vec(part(), 1..4)) {
         let name = parts.join(".");
         match Table::new(&name) {
             Ok(table) => {
@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn a_sound_name_is_taken(name in sound()) {
+    fn a_valid_name_is_accepted(name in valid_name()) {
         prop_assert!(Table::new(&name).is_ok());
     }
 }
@@ -77,7 +77,7 @@ proptest! {
             (migration_sql::<sqlx::Postgres>(&table), '"'),
             (migration_sql::<sqlx::MySql>(&table), '`'),
         ] {
-            // Names of indexes begin like the table's.
+            // Index names start like the table name.
             let begins = &name[..6];
             prop_assert!(sql.contains(&format!("CREATE TABLE {quote}{name}{quote}")), "{sql}");
             for (place, _) in sql.match_indices(begins) {

@@ -1,10 +1,10 @@
-//! Payloads on their way into the types of listeners.
+//! Decoding payloads into the types of listeners.
 
 use outbox::{
     AggregateType, EventEnvelope, EventType, ListenerErrorKind, ListenerRegistry, Listeners,
     listener,
 };
-use outbox_tests::arbitrary::{SECRET, config, json, shown};
+use outbox_tests::arbitrary::{SECRET, config, debug_text, json};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -17,7 +17,7 @@ struct Subject;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum Way {
+enum PaymentMethod {
     ByCard { number: String, limit: Option<u32> },
     InCash(i64, bool),
     Unpaid,
@@ -29,13 +29,13 @@ struct Receipt {
     number: u32,
     #[serde(default)]
     lines: Vec<(String, f64)>,
-    way: Way,
+    method: PaymentMethod,
 }
 
 #[derive(EventType)]
 #[outbox(aggregate = Subject)]
 enum Shape {
-    Named { id: u64, note: Option<String>, way: Way },
+    Named { id: u64, note: Option<String>, method: PaymentMethod },
     ByField { id: u64, note: String },
     Newtype(Receipt),
     Whole(Receipt),
@@ -53,7 +53,7 @@ struct Alone {
 
 #[listener(outbox = "fuzz", event = Shape::Named)]
 async fn named(named: ShapeNamed) {
-    drop((named.id, named.note, named.way));
+    drop((named.id, named.note, named.method));
 }
 
 #[listener(outbox = "fuzz", event = Shape::ByField { id, note })]
@@ -63,7 +63,7 @@ async fn by_field(note: &str, id: u64) {
 
 #[listener(outbox = "fuzz", event = Shape::Newtype)]
 async fn newtype(receipt: &Receipt) {
-    let _ = (receipt.number, &receipt.lines, &receipt.way);
+    let _ = (receipt.number, &receipt.lines, &receipt.method);
 }
 
 #[listener(outbox = "fuzz", event = Shape::Whole)]
@@ -91,15 +91,15 @@ async fn dynamic(receipt: Receipt) {
     drop(receipt);
 }
 
-/// Every event with a payload that fits it.
-fn fitting() -> Vec<(&'static str, Value)> {
+/// Returns every event with a valid payload.
+fn valid_payloads() -> Vec<(&'static str, Value)> {
     let receipt = json!({
-        "number": 7, "lines": [["a", 1.5], ["b", 2.0]], "way": {"byCard": {"number": "1", "limit": 9}}
+        "number": 7, "lines": [["a", 1.5], ["b", 2.0]], "method": {"byCard": {"number": "1", "limit": 9}}
     });
-    let cash = json!({"id": 7, "note": "x", "way": {"inCash": [-1, true]}});
+    let cash = json!({"id": 7, "note": "x", "method": {"inCash": [-1, true]}});
     vec![
         ("Named", cash),
-        ("Named", json!({"id": 7, "note": null, "way": "unpaid"})),
+        ("Named", json!({"id": 7, "note": null, "method": "unpaid"})),
         ("ByField", json!({"id": 7, "note": "x"})),
         ("Newtype", receipt.clone()),
         ("Whole", receipt.clone()),
@@ -110,8 +110,8 @@ fn fitting() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Puts another value somewhere into a value.
-fn replaced(value: &mut Value, path: &[Index], by: Value) {
+/// Replaces a part of a value.
+fn replace(value: &mut Value, path: &[Index], by: Value) {
     let (Some(step), rest) = (path.first(), path.get(1..).unwrap_or_default()) else {
         *value = by;
         return;
@@ -127,12 +127,12 @@ fn replaced(value: &mut Value, path: &[Index], by: Value) {
     }
     let place = step.index(inner.len());
     if let Some(inner) = inner.into_iter().nth(place) {
-        replaced(inner, rest, by);
+        replace(inner, rest, by);
     }
 }
 
-/// What replaces a part of a payload: the secret in every form, or anything.
-fn intruder() -> impl Strategy<Value = Value> {
+/// Generates the replacement of a part: the secret in different forms, or any JSON.
+fn replacement() -> impl Strategy<Value = Value> {
     prop_oneof![
         2 => Just(json!(SECRET)),
         1 => Just(json!({ SECRET: SECRET })),
@@ -155,8 +155,8 @@ fn deliver(listeners: &Listeners, event: &str, payload: &str) -> outbox::Result<
 }
 
 #[test]
-fn what_fits_arrives() {
-    for (event, payload) in fitting() {
+fn valid_payloads_are_delivered() {
+    for (event, payload) in valid_payloads() {
         assert!(deliver(&listeners(), event, &payload.to_string()).is_ok(), "{event}");
     }
 }
@@ -165,22 +165,22 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_does_not_fit_is_never_quoted(
-        (event, mut payload) in select(fitting()),
-        intruders in vec((vec(any::<Index>(), 0..4), intruder()), 1..3),
+    fn decode_errors_never_quote_content(
+        (event, mut payload) in select(valid_payloads()),
+        replacements in vec((vec(any::<Index>(), 0..4), replacement()), 1..3),
     ) {
-        for (path, by) in intruders {
-            replaced(&mut payload, &path, by);
+        for (path, by) in replacements {
+            replace(&mut payload, &path, by);
         }
         let payload = payload.to_string();
         match deliver(&listeners(), event, &payload) {
-            Ok(envelope) => prop_assert!(!shown(&envelope).contains(SECRET)),
+            Ok(envelope) => prop_assert!(!debug_text(&envelope).contains(SECRET)),
             Err(error) => {
                 prop_assert_eq!(error.kind(), ListenerErrorKind::Decode);
-                let told = format!("{error} {error:?} {}", error.source());
-                prop_assert!(!told.contains(SECRET), "{told}");
-                prop_assert!(told.contains(event), "{told}");
-                prop_assert!(error.source().source().is_none(), "no cause says more");
+                let text = format!("{error} {error:?} {}", error.source());
+                prop_assert!(!text.contains(SECRET), "{text}");
+                prop_assert!(text.contains(event), "{text}");
+                prop_assert!(error.source().source().is_none(), "no cause has more details");
             }
         }
     }

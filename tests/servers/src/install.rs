@@ -4,13 +4,13 @@ use std::process::Command;
 use crate::Result;
 use crate::process::{find, is_root, prepare, search_path};
 
-/// Installs a Debian package, where that is possible.
+/// Installs a Debian package, if possible.
 pub(crate) fn install(package: &str) -> Result {
     let apt = find(search_path().iter().map(|folder| folder.join("apt-get")));
     let (Some(apt), true) = (apt, is_root()) else {
         return Err(format!(
             "{package} is not installed, and only root can install it on a Debian system; install it, \
-             or set OUTBOX_TEST_POSTGRES_URL and OUTBOX_TEST_MYSQL_URL to servers that are there"
+             or set OUTBOX_TEST_POSTGRES_URL and OUTBOX_TEST_MYSQL_URL to running servers"
         )
         .into());
     };
@@ -24,11 +24,11 @@ pub(crate) fn install(package: &str) -> Result {
     prepare(install)
 }
 
-/// The library that gives a process a clock of its own, when it is loaded first; installs it where it
-/// is missing and that is possible.
+/// Returns the path of the library that gives a process its own clock when it is preloaded. Installs it if it is
+/// missing and that is possible.
 ///
 /// # Errors
-/// If there is none.
+/// If the library is not available.
 pub fn fake_clock() -> Result<PathBuf> {
     if let Some(library) = find_fake_clock() {
         return Ok(library);

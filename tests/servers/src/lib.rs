@@ -1,9 +1,9 @@
-//! Throw-away database servers: private, on free ports, gone with the process that started them.
+//! Temporary database servers: private, on free ports, and removed with the process that started them.
 //!
 //! # Layout
-//! `server` is one server and what can be done to it; `postgres`, `pgbouncer`, `mariadb` and `mysql` say how each
-//! is set up; `process` starts programs that end with this one; `install` installs what is missing, and
-//! `download` unpacks what is not to be installed; `variant` names those that not every run starts.
+//! `server` starts and stops one server; `postgres`, `pgbouncer`, `mariadb` and `mysql` contain the setup of each
+//! kind; `process` starts programs that end with this one; `install` installs missing packages, and `download`
+//! unpacks programs that are not installed; `variant` names the servers that only some runs start.
 
 mod download;
 mod install;
@@ -21,14 +21,14 @@ pub use process::{send, spawn_bound};
 pub use server::Server;
 pub use variant::Variant;
 
-/// What can go wrong here is for a person to read.
+/// The errors here are texts for a person.
 pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Whether what is committed survives a power cut. It survives the death of the server either way.
+/// Whether committed data survive a power failure. They survive a crash of the server either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// As it would be used.
+    /// As in production.
     Full,
-    /// Quick.
+    /// Faster.
     None,
 }

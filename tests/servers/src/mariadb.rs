@@ -22,7 +22,7 @@ pub(crate) fn plan() -> Result<Plan> {
         command.current_dir(&folder).arg("--no-defaults");
         command.arg(format!("--datadir={}", folder.join("data").display()));
         if is_root() {
-            // Unlike PostgreSQL it runs as root if told to, which a throw-away server may.
+            // Unlike PostgreSQL it can run as root, which is acceptable for a temporary server.
             command.arg("--user=root");
         }
     }
@@ -34,7 +34,7 @@ pub(crate) fn plan() -> Result<Plan> {
     Ok(Plan { name: "MariaDB", version, url, folder, command, ready, polite: "TERM", behind: None })
 }
 
-/// What MySQL understands as well.
+/// Sets the options that MariaDB and MySQL share.
 pub(crate) fn set_up(server: &mut Command, folder: &Path, port: u16) {
     server.arg(format!("--port={port}"));
     server.arg(format!("--socket={}", folder.join("socket").display()));
@@ -43,7 +43,7 @@ pub(crate) fn set_up(server: &mut Command, folder: &Path, port: u16) {
         "--max-connections=300",
         "--skip-log-bin",
         "--innodb-lock-wait-timeout=10",
-        // Handed to the system at each commit, so that it outlives the server.
+        // Written to the operating system at each commit, so that it survives a crash of the server.
         "--innodb-flush-log-at-trx-commit=2",
         "--innodb-buffer-pool-size=256M",
     ]);

@@ -6,7 +6,7 @@ use crate::mariadb::set_up;
 use crate::process::{is_root, prepare};
 use crate::server::{Plan, Ready, free_port, new_folder};
 
-/// MySQL itself, which Debian has in its newest distribution only.
+/// Plans MySQL itself, which Debian has in its unstable distribution only.
 pub(crate) fn plan() -> Result<Plan> {
     let unpacked = unstable("mysql-server-core")?;
     let folder = new_folder("mysql")?;
@@ -29,7 +29,7 @@ pub(crate) fn plan() -> Result<Plan> {
     }
     initialise.arg("--initialize-insecure");
     prepare(initialise)?;
-    // One without a password: with one, a client needs TLS or the server's key.
+    // Without a password: with one, a client needs TLS or the public key of the server.
     let accounts = folder.join("accounts.sql");
     fs::write(
         &accounts,

@@ -7,9 +7,9 @@ use crate::download::unstable;
 use crate::process::unprivileged;
 use crate::server::{Plan, Ready, Server, free_port, new_folder};
 
-/// PgBouncer in front of a server, in transaction mode: a connection of the server goes to another client
-/// after each transaction. It passes over the one parameter of sqlx that it does not know, as its manual says,
-/// and is otherwise left as it comes.
+/// Plans PgBouncer in front of a server, in transaction mode: a server connection goes to another client after
+/// each transaction. It ignores the one parameter of sqlx that it does not know, as its manual recommends; all
+/// other settings are the defaults.
 pub(crate) fn plan(behind: Server) -> Result<Plan> {
     let folder = new_folder("pgbouncer")?;
     let unpacked = unstable("pgbouncer")?.copy_to(&folder.join("unpacked"))?;

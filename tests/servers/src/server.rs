@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use crate::process::{output, send, spawn, succeeds};
 use crate::{Durability, Result, Variant, mariadb, mysql, pgbouncer, postgres};
 
-/// How long a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The time a server may take to accept connections.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A server and its data, both gone when it is dropped.
+/// A server and its data; both are removed when it is dropped.
 #[derive(Debug)]
 pub struct Server {
     name: &'static str,
@@ -21,21 +21,21 @@ pub struct Server {
     folder: PathBuf,
     command: Command,
     ready: Ready,
-    /// The signal that ends it in good order.
+    /// The signal for a graceful shutdown.
     polite: &'static str,
     process: Option<Child>,
-    /// The server that it stands in front of.
+    /// The server behind this one.
     _behind: Option<Box<Server>>,
 }
 
-/// How to find out that a server answers.
+/// How to check that a server is ready.
 #[derive(Debug)]
 pub(crate) enum Ready {
     /// This command succeeds.
     Says(Command),
-    /// It takes connections at this port.
+    /// It accepts connections on this port.
     Accepts(u16),
-    /// It takes connections at this port, and speaks first.
+    /// It accepts connections on this port, and sends the first message.
     Greets(u16),
 }
 
@@ -57,7 +57,7 @@ impl Ready {
 /// How a kind of server is started and stopped.
 pub(crate) struct Plan {
     pub(crate) name: &'static str,
-    /// Says which version it is.
+    /// Prints the version.
     pub(crate) version: Command,
     pub(crate) url: String,
     pub(crate) folder: PathBuf,
@@ -68,53 +68,53 @@ pub(crate) struct Plan {
 }
 
 impl Server {
-    /// A PostgreSQL server; installs it where it is missing and that is possible.
+    /// Starts a PostgreSQL server. Installs it if it is missing and that is possible.
     ///
     /// # Errors
-    /// If there is none, or it does not answer.
+    /// If it is not available, or does not accept connections.
     pub fn postgres(durability: Durability) -> Result<Self> {
         Self::first(postgres::plan(durability)?)
     }
 
-    /// A MariaDB server; installs it where it is missing and that is possible.
+    /// Starts a MariaDB server. Installs it if it is missing and that is possible.
     ///
     /// # Errors
-    /// If there is none, or it does not answer.
+    /// If it is not available, or does not accept connections.
     pub fn mariadb() -> Result<Self> {
         let mut plan = mariadb::plan()?;
-        // Later versions make a certificate for themselves; without one, the tests see a plain connection.
+        // Later versions create a certificate by themselves; without one, the tests use a plain connection.
         plan.command.arg("--skip-ssl");
         Self::first(plan)
     }
 
-    /// A PostgreSQL server of a release of its own: 14, 16, 17 or 18. Downloads it where it is missing.
+    /// Starts a PostgreSQL server of another release: 14, 16, 17 or 18. Downloads it if it is missing.
     ///
     /// # Errors
-    /// If it cannot be had, or does not answer.
+    /// If it cannot be downloaded, or does not accept connections.
     pub fn postgres_release(release: u32) -> Result<Self> {
         Self::first(postgres::plan_release(release)?)
     }
 
-    /// PgBouncer in transaction mode, in front of a PostgreSQL server; downloads it where it is missing.
+    /// Starts PgBouncer in transaction mode, in front of a PostgreSQL server. Downloads it if it is missing.
     ///
     /// # Errors
-    /// If there is none, or it does not answer.
+    /// If it is not available, or does not accept connections.
     pub fn pgbouncer() -> Result<Self> {
         Self::first(pgbouncer::plan(Self::postgres(Durability::None)?)?)
     }
 
-    /// A MySQL server; downloads it where it is missing.
+    /// Starts a MySQL server. Downloads it if it is missing.
     ///
     /// # Errors
-    /// If it cannot be had, or does not answer.
+    /// If it cannot be downloaded, or does not accept connections.
     pub fn mysql() -> Result<Self> {
         Self::first(mysql::plan()?)
     }
 
-    /// MariaDB with more arguments, or MySQL where the environment says so: see [`Variant`].
+    /// Starts MariaDB with additional arguments, or MySQL if the environment names it: see [`Variant`].
     ///
     /// # Errors
-    /// If there is none, or it does not answer.
+    /// If it is not available, or does not accept connections.
     pub fn for_mysql(arguments: &[&str]) -> Result<Self> {
         let mut plan = match Variant::of_environment() {
             Some(Variant::MySql) => mysql::plan()?,
@@ -124,10 +124,10 @@ impl Server {
         Self::first(plan)
     }
 
-    /// The PostgreSQL of the system, or the release that the environment names: see [`Variant`].
+    /// Starts the PostgreSQL of the system, or the release that the environment names: see [`Variant`].
     ///
     /// # Errors
-    /// If there is none, or it does not answer.
+    /// If it is not available, or does not accept connections.
     pub fn for_postgres() -> Result<Self> {
         match Variant::of_environment() {
             Some(Variant::Postgres(release)) => Self::postgres_release(release),
@@ -137,9 +137,9 @@ impl Server {
 
     fn first(plan: Plan) -> Result<Self> {
         let Plan { name, mut version, url, folder, mut command, ready, polite, behind } = plan;
-        let said = output(&mut version)?;
+        let text = output(&mut version)?;
         let is_number = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit());
-        let number = said.split_whitespace().find(is_number);
+        let number = text.split_whitespace().find(is_number);
         let mut version = format!("{name} {}", number.unwrap_or("of an unknown version"));
         if let Some(behind) = &behind {
             version = format!("{version} in front of {}", behind.version);
@@ -153,7 +153,7 @@ impl Server {
         Ok(server)
     }
 
-    /// What it says of its version.
+    /// Returns the name and version of the server.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -162,22 +162,24 @@ impl Server {
         self.url.rsplit_once('/')?.0.rsplit_once(':')?.1.parse().ok()
     }
 
-    /// Where it answers. The same after a restart.
+    /// Returns the URL of the server, which stays the same after a restart.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Starts it, with the data it has, and waits until it answers.
+    /// Starts the server with its existing data, and waits until it accepts connections.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// If it does not accept connections.
     pub fn start(&mut self) -> Result {
         let start = Instant::now();
         loop {
             match self.try_start(start) {
                 Ok(()) => return Ok(()),
-                // What is left of a killed server may be in the way for a moment.
-                Err(error) if start.elapsed() > PATIENCE || !self.has_run() => return Err(error),
+                // Remains of a killed server may block the start for a short time.
+                Err(error) if start.elapsed() > START_TIMEOUT || !self.has_run() => {
+                    return Err(error);
+                }
                 Err(_) => pause(),
             }
         }
@@ -193,21 +195,23 @@ impl Server {
                 self.process = None;
                 return Err(format!("{} ended with {status}:\n{}", self.name, self.log()).into());
             }
-            if start.elapsed() > PATIENCE {
-                return Err(format!("{} does not answer:\n{}", self.name, self.log()).into());
+            if start.elapsed() > START_TIMEOUT {
+                return Err(
+                    format!("{} does not accept connections:\n{}", self.name, self.log()).into()
+                );
             }
             pause();
         }
         Ok(())
     }
 
-    /// Whether it has answered before.
+    /// Returns whether it has accepted connections before.
     fn has_run(&self) -> bool {
         let log = self.log();
         log.contains("ready to accept connections") || log.contains("ready for connections")
     }
 
-    /// Ends it at once.
+    /// Kills the server.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             let _ = process.kill();
@@ -215,10 +219,10 @@ impl Server {
         }
     }
 
-    /// Ends it in good order.
+    /// Shuts the server down gracefully.
     ///
     /// # Errors
-    /// If it cannot be told.
+    /// If the signal cannot be sent.
     pub fn stop(&mut self) -> Result {
         if let Some(mut process) = self.process.take() {
             send(self.polite, process.id())?;
@@ -234,19 +238,19 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The data are thrown away, so there is nothing to close in good order.
+        // The data are deleted, so a graceful shutdown is not needed.
         self.kill();
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// A moment between two looks at a server.
+/// Waits for a short time between two checks of a server.
 fn pause() {
     std::thread::park_timeout(Duration::from_millis(20));
 }
 
-/// A new folder that any user can reach: servers refuse to run as root, so they may run as another
-/// user than this process.
+/// Creates a folder that any user can access: servers refuse to run as root, so they may run as another user
+/// than this process.
 pub(crate) fn new_folder(name: &str) -> Result<PathBuf> {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     let (process, number) = (std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));

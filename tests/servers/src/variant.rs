@@ -1,6 +1,6 @@
 use crate::{Result, Server};
 
-/// A server other than those of every run.
+/// A server that only some runs start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variant {
     /// MySQL itself.
@@ -12,10 +12,10 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// The variable that names the one that tests start where they need a server of their own.
+    /// The variable that names the variant for tests that start their own server.
     pub const VARIABLE: &'static str = "OUTBOX_TEST_VARIANT";
 
-    /// The one of this name: `mysql`, `postgres18`, `pgbouncer`.
+    /// Returns the variant of a name: `mysql`, `postgres18`, `pgbouncer`.
     pub fn of_name(name: &str) -> Option<Self> {
         match name {
             "mysql" => Some(Self::MySql),
@@ -24,15 +24,15 @@ impl Variant {
         }
     }
 
-    /// The one that the environment names, if any.
+    /// Returns the variant that the environment names, if any.
     pub fn of_environment() -> Option<Self> {
         Self::of_name(&std::env::var(Self::VARIABLE).ok()?)
     }
 
-    /// Starts it.
+    /// Starts the server.
     ///
     /// # Errors
-    /// If it cannot be had, or does not answer.
+    /// If it cannot be downloaded, or does not accept connections.
     pub fn start(self) -> Result<Server> {
         match self {
             Self::MySql => Server::mysql(),

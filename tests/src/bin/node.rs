@@ -1,8 +1,8 @@
-//! One process of a service, for tests with several: writes events, delivers what it gets, and notes
-//! every delivery in a file.
+//! One process of a service, for tests with several processes: writes and delivers events, and records every
+//! delivery in a file.
 //!
-//! `node DATABASE URL LOG [option=value]..`. It says `ready`, then `written`, and ends in good order when
-//! its input does.
+//! `node DATABASE URL LOG [option=value]..`. It prints `ready`, then `written`, and shuts down gracefully at the
+//! end of its input.
 
 #![allow(
     clippy::disallowed_methods,
@@ -29,10 +29,10 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// How many statements the driver has run.
+/// Number of statements that the driver has run.
 static STATEMENTS: AtomicU64 = AtomicU64::new(0);
 
-/// Counts what the driver logs: one line for each statement.
+/// Counts the log events of the driver: one for each statement.
 struct CountStatements;
 
 impl Subscriber for CountStatements {
@@ -56,7 +56,7 @@ impl Subscriber for CountStatements {
 
 #[tokio::main]
 async fn main() {
-    tracing::subscriber::set_global_default(CountStatements).expect("the only one");
+    tracing::subscriber::set_global_default(CountStatements).expect("no other subscriber");
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [database, url, log, options @ ..] = arguments.as_slice() else {
         panic!("node DATABASE URL LOG [option=value]..");
@@ -117,14 +117,14 @@ async fn run<DB: Backend>(url: &str, log: File, options: &HashMap<&str, u64>) {
     config.poller.interval = Duration::from_millis(option("poll_ms", 5));
     config.poller.lease = Duration::from_millis(option("lease_ms", 30_000));
     config.dispatcher.workers = usize::try_from(option("workers", 32)).unwrap();
-    config.dispatcher.hot_capacity = usize::try_from(option("seats", 1_000)).unwrap();
+    config.dispatcher.hot_capacity = usize::try_from(option("hot_capacity", 1_000)).unwrap();
     let outbox =
         outbox::builder(pool).config(config).listeners(registry).start().await.expect("it starts");
     println!("ready");
     write(&outbox, options).await;
     println!("written");
     if let Some(time) = options.get("count_ms") {
-        // Until it has backed off.
+        // Wait until the poller has backed off.
         pass(Duration::from_secs(10)).await;
         let before = STATEMENTS.load(Ordering::Relaxed);
         pass(Duration::from_millis(*time)).await;
@@ -132,18 +132,18 @@ async fn run<DB: Backend>(url: &str, log: File, options: &HashMap<&str, u64>) {
     }
     let mut input = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(_)) = input.next_line().await {}
-    outbox.shutdown().await.expect("it stops in good order");
+    outbox.shutdown().await.expect("a graceful shutdown");
 }
 
-/// What happens when an event comes.
+/// The listener of event `A`.
 #[derive(Clone)]
 struct Listener {
     log: Arc<File>,
-    /// It never returns.
+    /// Whether it never returns.
     stuck: bool,
-    /// The event that ends the process, by the number of its aggregate.
+    /// The aggregate id of the event that aborts the process.
     abort_at: Option<u64>,
-    /// The event at which it says so, and waits for its end.
+    /// The aggregate id of the event at which the process prints a line and waits to be killed.
     wait_at: Option<u64>,
 }
 
@@ -151,7 +151,7 @@ impl Listener {
     async fn call(&self, delivery: Delivery) {
         let event = delivery.envelope();
         let number = event.aggregate_id().and_then(|id| id.parse().ok());
-        // One write for a line, so that a line is there as a whole or not at all.
+        // One write per line, so that a line is written completely or not at all.
         let line = format!("{}\n", event.event_id());
         (&*self.log).write_all(line.as_bytes()).expect("the log can be written");
         if number.is_some() && number == self.abort_at {
@@ -167,7 +167,7 @@ impl Listener {
     }
 }
 
-/// Writes events in transactions of some, several at a time.
+/// Writes events in transactions of `size` events, several transactions concurrently.
 async fn write<DB: Backend>(outbox: &Outbox<DB>, options: &HashMap<&str, u64>) {
     let option = |name: &str, default: u64| options.get(name).copied().unwrap_or(default);
     let (events, size, writers) = (option("events", 0), option("size", 1), option("writers", 8));
@@ -184,7 +184,7 @@ async fn write<DB: Backend>(outbox: &Outbox<DB>, options: &HashMap<&str, u64>) {
                         tx.write(event("A")).expect("an event");
                     }
                     if !open.is_zero() {
-                        // In the table, and not committed for long.
+                        // Inserted, but not committed for a long time.
                         tx.flush().await.expect("they are inserted");
                         pass(open).await;
                     }
@@ -198,7 +198,7 @@ async fn write<DB: Backend>(outbox: &Outbox<DB>, options: &HashMap<&str, u64>) {
     }
 }
 
-/// Lets time pass. Not to wait for anything: how long something lasts is what is tested.
+/// Lets time pass. Not to wait for a condition: the duration itself is what is tested.
 async fn pass(time: Duration) {
     tokio::time::sleep_until(tokio::time::Instant::now() + time).await;
 }

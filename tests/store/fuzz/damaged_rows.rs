@@ -1,4 +1,4 @@
-//! Rows that somebody else has written, or damaged: a claim lives with all of them.
+//! Rows that were written by another program, or damaged: a claim must handle all of them.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,24 +7,29 @@ use outbox::{Delivery, ListenerError, ListenerErrorKind, ListenerRegistry};
 use outbox_runtime::store::{
     Claim, Completion, DeadFilter, Settlement, Store, TypeFilter, Verdict,
 };
-use outbox_tests::arbitrary::{SECRET, samples, shown, told};
-use outbox_tests::{Fresh, Rows, TestDatabase, on_every_database};
+use outbox_tests::arbitrary::{SECRET, debug_text, error_text, samples};
+use outbox_tests::{Fresh, TestDatabase, TestTable, on_every_database};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
-use super::foreign_values::{Change, Fate, Lenient, change, fixed};
-use super::round_trip::{events, said};
+use super::foreign_values::{Change, Expected, ForeignValues, change, fixed};
+use super::round_trip::{events, fields};
 use super::seeds;
 use crate::claim::all;
 use crate::dead::dead_events;
 
-/// Changes a row, unless the database refuses; gives whether it did.
-async fn apply<DB: Lenient>(db: &Fresh<DB>, store: &Store<DB>, row: i64, change: &Change) -> bool {
+/// Changes a row; returns false if the database refuses the change.
+async fn apply<DB: ForeignValues>(
+    db: &Fresh<DB>,
+    store: &Store<DB>,
+    row: i64,
+    change: &Change,
+) -> bool {
     let sql = format!("UPDATE {} SET {} WHERE sequence = ", store.table(), change.set);
     let Some(value) = change.value.clone() else {
         db.run(format!("{sql}{row}")).await;
         return true;
     };
-    let sql = AssertSqlSafe(sql + DB::ROW).into_sql_str();
+    let sql = AssertSqlSafe(sql + DB::ROW_PLACEHOLDER).into_sql_str();
     let mut connection = db.pool.acquire().await.unwrap();
     DB::execute(&mut connection, sql, vec![value.into(), row.into()]).await.is_ok()
 }
@@ -36,7 +41,7 @@ fn micros(time: SystemTime) -> i128 {
     }
 }
 
-/// What a column reads as.
+/// Returns the value of a column as read by the claim.
 fn column(row: &Claim, column: &str) -> Option<String> {
     let envelope = &row.envelope;
     match column {
@@ -65,7 +70,9 @@ const READ: [&str; 8] = [
     "created_at",
 ];
 
-async fn whatever_the_rows_hold_a_claim_goes_through<DB: TestDatabase + Lenient>(db: Fresh<DB>) {
+async fn a_claim_succeeds_whatever_the_rows_contain<DB: TestDatabase + ForeignValues>(
+    db: Fresh<DB>,
+) {
     let store = db.store().await;
     let rows = (&db, &store);
     for seed in seeds() {
@@ -79,26 +86,26 @@ async fn whatever_the_rows_hold_a_claim_goes_through<DB: TestDatabase + Lenient>
                 damaged.insert(row.sequence, change);
             }
         }
-        let fates = |wanted: fn(&Fate) -> bool| {
-            damaged.values().filter(|change| wanted(&change.fate)).count()
+        let count_expected = |wanted: fn(&Expected) -> bool| {
+            damaged.values().filter(|change| wanted(&change.expected)).count()
         };
-        let unreadable = fates(|fate| matches!(fate, Fate::Unreadable(_)));
-        let left = fates(|fate| *fate == Fate::Left);
-        assert!(unreadable > 20 && damaged.len() > 150, "the database refuses nearly everything");
+        let unreadable = count_expected(|expected| matches!(expected, Expected::Unreadable(_)));
+        let left = count_expected(|expected| *expected == Expected::NotClaimed);
+        assert!(unreadable > 20 && damaged.len() > 150, "the database refused too many changes");
 
         let claimed = all(&store, "a").await;
         assert_eq!(claimed.undecodable.len(), unreadable);
         assert_eq!(claimed.rows.len(), inserted.len() - unreadable - left);
         for row in &claimed.undecodable {
             let change = &damaged[&row.sequence];
-            assert_eq!(Fate::Unreadable(row.reason), change.fate, "{change:?}");
+            assert_eq!(Expected::Unreadable(row.reason), change.expected, "{change:?}");
         }
         let originals: HashMap<i64, _> =
             inserted.iter().map(|row| row.sequence).zip(&events).collect();
         for row in &claimed.rows {
             let original = originals[&row.sequence];
             let Some(change) = damaged.get(&row.sequence) else {
-                assert_eq!(said(&row.envelope), said(original), "a sound row");
+                assert_eq!(fields(&row.envelope), fields(original), "an undamaged row");
                 continue;
             };
             compare(row, change, original);
@@ -107,7 +114,7 @@ async fn whatever_the_rows_hold_a_claim_goes_through<DB: TestDatabase + Lenient>
         finish(&store, &claimed.rows, &claimed.undecodable).await;
         assert!(all(&store, "a").await.undecodable.is_empty(), "they are dead");
 
-        // Nothing else that reads these rows stumbles.
+        // No other operation that reads these rows fails.
         store.peek(None, None).await.unwrap();
         store.stats(&TypeFilter::ALL).await.unwrap();
         let table = store.table();
@@ -122,19 +129,19 @@ async fn whatever_the_rows_hold_a_claim_goes_through<DB: TestDatabase + Lenient>
     }
 }
 
-/// The changed column reads as it should, and the others as they were.
+/// Asserts that the changed column has the expected value, and that the others are unchanged.
 fn compare(row: &Claim, change: &Change, original: &outbox::EventEnvelope) {
     let untouched = Claim { envelope: original.clone(), ..row.clone() };
     for name in READ.into_iter().filter(|name| *name != change.column) {
         assert_eq!(column(row, name), column(&untouched, name), "{name} after {change:?}");
     }
-    let Fate::Reads(expected) = &change.fate else { panic!("{change:?} was read") };
+    let Expected::Reads(expected) = &change.expected else { panic!("{change:?} was read") };
     if expected.is_some() || READ.contains(&change.column) {
         assert_eq!(column(row, change.column), *expected, "{change:?}");
     }
 }
 
-/// A listener that can read none of them says nothing of what was in them. (Keys of headers are shown.)
+/// Asserts that the error of a listener that can decode none of them shows no content. (Header keys are shown.)
 async fn deliver(rows: &[Claim]) {
     #[derive(Debug, serde::Deserialize)]
     enum Nothing {}
@@ -144,15 +151,18 @@ async fn deliver(rows: &[Claim]) {
         .unwrap();
     let listener = listeners.find("__GLOBAL__", "A").unwrap();
     for row in rows {
-        assert!(!shown(row).contains(SECRET) || shown(&row.envelope.headers()).contains(SECRET));
+        assert!(
+            !debug_text(row).contains(SECRET)
+                || debug_text(&row.envelope.headers()).contains(SECRET)
+        );
         let answer: Result<_, ListenerError> = listener.call(row.envelope.clone(), 0).await;
         let error = answer.unwrap_err();
         assert_eq!(error.kind(), ListenerErrorKind::Decode);
-        assert!(!told(&error).contains(SECRET), "{error}");
+        assert!(!error_text(&error).contains(SECRET), "{error}");
     }
 }
 
-/// Records a result for each: a failure for those that could be read, the end for the others.
+/// Settles each row: as failed if it could be decoded, as dead otherwise.
 async fn finish<DB: TestDatabase>(
     store: &Store<DB>,
     rows: &[Claim],
@@ -176,4 +186,4 @@ async fn finish<DB: TestDatabase>(
     assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
 }
 
-on_every_database!(whatever_the_rows_hold_a_claim_goes_through);
+on_every_database!(a_claim_succeeds_whatever_the_rows_contain);

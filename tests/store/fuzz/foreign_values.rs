@@ -1,4 +1,4 @@
-//! What a column can be made to hold behind the store's back, and what a claim must make of it.
+//! Values that other programs can store in a column, and how a claim must handle them.
 
 use outbox::Headers;
 use outbox_runtime::store::Arg;
@@ -12,13 +12,13 @@ use sqlx::{MySql, Postgres, Sqlite};
 /// A change to one row.
 #[derive(Debug, Clone)]
 pub(super) struct Change {
-    /// The column that is looked at afterwards.
+    /// The column to compare afterwards.
     pub(super) column: &'static str,
-    /// What is set.
+    /// The assignment of the UPDATE statement.
     pub(super) set: String,
-    /// The argument, if there is one.
+    /// The bound argument, if the assignment has one.
     pub(super) value: Option<Value>,
-    pub(super) fate: Fate,
+    pub(super) expected: Expected,
 }
 
 #[derive(Debug, Clone)]
@@ -36,44 +36,44 @@ impl From<Value> for Arg {
     }
 }
 
-/// What becomes of a row.
+/// The expected result of a claim for a row.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Fate {
-    /// It is claimed, and the column reads so.
+pub(super) enum Expected {
+    /// It is claimed, and the column has this value.
     Reads(Option<String>),
-    /// It is claimed, and cannot be read.
+    /// It is claimed, and cannot be decoded for this reason.
     Unreadable(&'static str),
-    /// It is nobody's.
-    Left,
+    /// It is not claimed.
+    NotClaimed,
 }
 
-use Fate::{Left, Reads, Unreadable};
+use Expected::{NotClaimed, Reads, Unreadable};
 
-fn reads(number: i64) -> Fate {
+fn reads(number: i64) -> Expected {
     Reads(Some(number.to_string()))
 }
 
-/// A database whose columns can hold more than the store puts there.
-pub(super) trait Lenient: TestDatabase {
-    /// How the row is written, as the second argument.
-    const ROW: &'static str;
+/// A database whose columns can hold values that the store never writes.
+pub(super) trait ForeignValues: TestDatabase {
+    /// The placeholder of the row, the second argument.
+    const ROW_PLACEHOLDER: &'static str;
 
-    /// How the first argument is written, for a column.
-    fn bind(column: &str) -> &'static str;
+    /// Returns the placeholder of the first argument for a column.
+    fn placeholder(column: &str) -> &'static str;
 
-    /// What only this database lets through: the column, what is set, and what becomes of it.
-    fn own() -> Vec<(&'static str, &'static str, Fate)>;
+    /// Values that only this database accepts: the column, the assigned value, and the expected result.
+    fn database_specific() -> Vec<(&'static str, &'static str, Expected)>;
 }
 
-impl Lenient for Sqlite {
-    const ROW: &'static str = "$2";
+impl ForeignValues for Sqlite {
+    const ROW_PLACEHOLDER: &'static str = "$2";
 
-    fn bind(_: &str) -> &'static str {
+    fn placeholder(_: &str) -> &'static str {
         "$1"
     }
 
-    /// A column holds a value of any type.
-    fn own() -> Vec<(&'static str, &'static str, Fate)> {
+    /// Columns accept values of any type.
+    fn database_specific() -> Vec<(&'static str, &'static str, Expected)> {
         vec![
             ("event_id", "x'ff00'", Unreadable("the event id is not text")),
             ("event_id", "CAST(x'ff41' AS TEXT)", Unreadable("the event id is not text")),
@@ -96,33 +96,33 @@ impl Lenient for Sqlite {
             ("created_at", "-9223372036854775808", reads(i64::MIN)),
             ("created_at", "9223372036854775807", reads(i64::MAX)),
             ("available_at", "-9223372036854775808", Reads(None)),
-            ("available_at", "9223372036854775807", Left),
-            ("available_at", "'later'", Left),
-            ("available_at", "x'00'", Left),
+            ("available_at", "9223372036854775807", NotClaimed),
+            ("available_at", "'later'", NotClaimed),
+            ("available_at", "x'00'", NotClaimed),
             ("available_at", "1.5, attempts = 0", Reads(None)),
-            ("claim_token", "'none'", Left),
-            ("claim_token", "1.5", Left),
-            ("claim_token", "x'01'", Left),
-            ("status", "'new'", Left),
-            ("status", "0.5", Left),
+            ("claim_token", "'none'", NotClaimed),
+            ("claim_token", "1.5", NotClaimed),
+            ("claim_token", "x'01'", NotClaimed),
+            ("status", "'new'", NotClaimed),
+            ("status", "0.5", NotClaimed),
             ("locked_by", "x'00'", Reads(None)),
             ("locked_at", "'never'", Reads(None)),
         ]
     }
 }
 
-impl Lenient for Postgres {
-    const ROW: &'static str = "$2";
+impl ForeignValues for Postgres {
+    const ROW_PLACEHOLDER: &'static str = "$2";
 
-    fn bind(column: &str) -> &'static str {
+    fn placeholder(column: &str) -> &'static str {
         match column {
             "payload" | "headers" => "$1::text::json",
             _ => "$1",
         }
     }
 
-    /// Times have infinities, and an end beyond that of 64 bits.
-    fn own() -> Vec<(&'static str, &'static str, Fate)> {
+    /// Times can be infinite, or exceed 64 bits of microseconds.
+    fn database_specific() -> Vec<(&'static str, &'static str, Expected)> {
         let no_time = || Unreadable("the creation time is not a number");
         vec![
             ("created_at", "'infinity'", no_time()),
@@ -130,10 +130,10 @@ impl Lenient for Postgres {
             ("created_at", "'294276-12-31 23:59:59.999999+00'", no_time()),
             ("created_at", "'4714-11-24 00:00:00+00 BC'", reads(-210_866_803_200_000_000)),
             ("created_at", "'200000-01-01 00:00:00+00'", reads(6_249_223_180_800_000_000)),
-            ("available_at", "'infinity'", Left),
+            ("available_at", "'infinity'", NotClaimed),
             ("available_at", "'-infinity'", Reads(None)),
             ("available_at", "'4714-11-24 00:00:00+00 BC'", Reads(None)),
-            ("available_at", "'294276-12-31 23:59:59+00'", Left),
+            ("available_at", "'294276-12-31 23:59:59+00'", NotClaimed),
             ("available_at", "'4713-01-01 BC'", Reads(None)),
             ("locked_at", "'-infinity'", Reads(None)),
             ("done_at", "'infinity'", Reads(None)),
@@ -141,31 +141,31 @@ impl Lenient for Postgres {
     }
 }
 
-impl Lenient for MySql {
-    const ROW: &'static str = "?";
+impl ForeignValues for MySql {
+    const ROW_PLACEHOLDER: &'static str = "?";
 
-    fn bind(_: &str) -> &'static str {
+    fn placeholder(_: &str) -> &'static str {
         "?"
     }
 
-    fn own() -> Vec<(&'static str, &'static str, Fate)> {
+    fn database_specific() -> Vec<(&'static str, &'static str, Expected)> {
         vec![
             ("created_at", "'0001-01-01 00:00:00'", reads(-62_135_596_800_000_000)),
             ("created_at", "'9999-12-31 23:59:59.999999'", reads(253_402_300_799_999_999)),
-            ("available_at", "'9999-12-31 23:59:59.999999'", Left),
+            ("available_at", "'9999-12-31 23:59:59.999999'", NotClaimed),
             ("available_at", "'1000-01-01 00:00:00'", Reads(None)),
             ("payload", "''", Reads(Some(String::new()))),
         ]
     }
 }
 
-/// What every database lets through, if its columns do.
-const EVERYWHERE: [(&str, &str, Fate); 12] = [
-    ("status", "1", Left),
-    ("status", "3", Left),
-    ("status", "9", Left),
-    ("status", "-1", Left),
-    ("status", "127", Left),
+/// Values for every database, applied where its columns accept them.
+const COMMON: [(&str, &str, Expected); 12] = [
+    ("status", "1", NotClaimed),
+    ("status", "3", NotClaimed),
+    ("status", "9", NotClaimed),
+    ("status", "-1", NotClaimed),
+    ("status", "127", NotClaimed),
     ("takeovers", "2147483647", Reads(None)),
     ("takeovers", "2147483647, locked_by = 'lost'", Reads(None)),
     ("claim_token", "-9223372036854775808", Reads(None)),
@@ -175,28 +175,28 @@ const EVERYWHERE: [(&str, &str, Fate); 12] = [
     ("last_error", "'\"'", Reads(None)),
 ];
 
-/// Changes that are always tried.
-pub(super) fn fixed<DB: Lenient>() -> Vec<Change> {
-    let change = |(column, set, fate)| Change {
+/// Returns the changes that are always tested.
+pub(super) fn fixed<DB: ForeignValues>() -> Vec<Change> {
+    let change = |(column, set, expected)| Change {
         column,
         set: format!("{column} = {set}"),
         value: None,
-        fate,
+        expected,
     };
-    EVERYWHERE.into_iter().chain(DB::own()).map(change).collect()
+    COMMON.into_iter().chain(DB::database_specific()).map(change).collect()
 }
 
-fn bound<DB: Lenient>(column: &'static str, value: Value, fate: Fate) -> Change {
-    let set = format!("{column} = {}", DB::bind(column));
-    Change { column, set, value: Some(value), fate }
+fn bound<DB: ForeignValues>(column: &'static str, value: Value, expected: Expected) -> Change {
+    let set = format!("{column} = {}", DB::placeholder(column));
+    Change { column, set, value: Some(value), expected }
 }
 
 fn is_id(text: &str) -> bool {
     (1..=36).contains(&text.len()) && text.chars().all(|letter| ('!'..='~').contains(&letter))
 }
 
-/// Any text in a column of text.
-fn texts<DB: Lenient>() -> impl Strategy<Value = Change> {
+/// Generates any text in a text column.
+fn texts<DB: ForeignValues>() -> impl Strategy<Value = Change> {
     let columns = [
         ("event_id", 36),
         ("event_type", 128),
@@ -207,19 +207,19 @@ fn texts<DB: Lenient>() -> impl Strategy<Value = Change> {
     let column = select(columns.to_vec());
     let any = column.prop_flat_map(|(column, limit)| (Just(column), option::of(text(0..limit))));
     any.prop_map(|(column, value)| {
-        // The first two cannot be NULL; the database says so.
-        let fate = match (column, value.as_deref()) {
+        // The first two cannot be NULL; the database refuses it.
+        let expected = match (column, value.as_deref()) {
             ("event_id", Some(text)) if !is_id(text) => Unreadable("the event id is not one"),
             ("event_type", Some("")) => Unreadable("the event type is empty"),
             ("aggregate_type", None) => Reads(Some("__GLOBAL__".to_owned())),
             _ => Reads(value.clone()),
         };
-        bound::<DB>(column, Value::Text(value), fate)
+        bound::<DB>(column, Value::Text(value), expected)
     })
 }
 
-/// Anything like JSON where JSON is expected; the secret is in it, often enough.
-fn documents<DB: Lenient>() -> impl Strategy<Value = Change> {
+/// Generates valid and nearly valid JSON for the JSON columns; it often contains the secret.
+fn documents<DB: ForeignValues>() -> impl Strategy<Value = Change> {
     let json = || {
         prop_oneof![
             2 => nearly_json(),
@@ -228,21 +228,21 @@ fn documents<DB: Lenient>() -> impl Strategy<Value = Change> {
         ]
     };
     let payload = json().prop_map(|text| {
-        let fate = Reads(Some(text.clone()));
-        bound::<DB>("payload", Value::Text(Some(text)), fate)
+        let expected = Reads(Some(text.clone()));
+        bound::<DB>("payload", Value::Text(Some(text)), expected)
     });
     let headers = option::weighted(0.95, prop_oneof![json(), text(0..4)]).prop_map(|text| {
-        let fate = match Headers::from_json(text.as_deref()) {
+        let expected = match Headers::from_json(text.as_deref()) {
             Ok(headers) => Reads(headers.to_json()),
             Err(_) => Unreadable("the headers are not a JSON object of strings"),
         };
-        bound::<DB>("headers", Value::Text(text), fate)
+        bound::<DB>("headers", Value::Text(text), expected)
     });
     prop_oneof![payload, headers]
 }
 
-/// Any count.
-fn counts<DB: Lenient>() -> impl Strategy<Value = Change> {
+/// Generates any number for the counters.
+fn counts<DB: ForeignValues>() -> impl Strategy<Value = Change> {
     let edges = [0, 1, i64::from(i32::MAX), i64::from(u32::MAX), i64::from(u32::MAX) + 1, i64::MAX];
     let number = prop_oneof![
         select(edges.to_vec()),
@@ -254,15 +254,15 @@ fn counts<DB: Lenient>() -> impl Strategy<Value = Change> {
         ("takeovers", "the takeovers are out of range"),
     ]);
     (column, number).prop_map(|((column, reason), number)| {
-        let fate = match u32::try_from(number) {
+        let expected = match u32::try_from(number) {
             Ok(_) => reads(number),
             Err(_) => Unreadable(reason),
         };
-        bound::<DB>(column, Value::Int(number), fate)
+        bound::<DB>(column, Value::Int(number), expected)
     })
 }
 
-/// Any change.
-pub(super) fn change<DB: Lenient>() -> impl Strategy<Value = Change> {
+/// Generates any change.
+pub(super) fn change<DB: ForeignValues>() -> impl Strategy<Value = Change> {
     prop_oneof![3 => texts::<DB>(), 3 => documents::<DB>(), 1 => counts::<DB>()]
 }

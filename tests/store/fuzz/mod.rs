@@ -1,10 +1,10 @@
-//! Rows with anything in them, and events with everything that may be in them.
+//! Rows with arbitrary content, and events with any valid content.
 
 mod damaged_rows;
 mod foreign_values;
 mod round_trip;
 
-/// Which samples are taken: the long run takes many.
+/// Returns the seeds of the samples; the long run has more.
 fn seeds() -> std::ops::RangeInclusive<u8> {
     1..=if std::env::var_os("OUTBOX_TEST_LONG").is_some() { 100 } else { 2 }
 }

@@ -1,4 +1,4 @@
-//! What is written comes back as it was, and what is recorded as it may be.
+//! Events are read back unchanged, and error texts are stored sanitized.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use outbox::EventEnvelope;
 use outbox_runtime::store::{Completion, Settlement, Verdict};
 use outbox_tests::arbitrary::{envelope, samples, text};
-use outbox_tests::{Fresh, Rows, TestDatabase, event, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database};
 use proptest::prelude::*;
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
@@ -14,8 +14,8 @@ use super::seeds;
 use crate::claim::all;
 use crate::write::writer;
 
-/// Everything that an envelope says, to be compared.
-pub(super) fn said(envelope: &EventEnvelope) -> impl PartialEq + std::fmt::Debug + use<> {
+/// Returns all fields of an envelope, for comparison.
+pub(super) fn fields(envelope: &EventEnvelope) -> impl PartialEq + std::fmt::Debug + use<> {
     (
         (envelope.event_id(), envelope.event_type().to_owned(), envelope.occurred_at()),
         (envelope.aggregate_type().to_owned(), envelope.aggregate_id().map(str::to_owned)),
@@ -24,7 +24,7 @@ pub(super) fn said(envelope: &EventEnvelope) -> impl PartialEq + std::fmt::Debug
     )
 }
 
-/// Some events, no id twice.
+/// Returns sample events with unique ids.
 pub(super) fn events(seed: u8, count: usize) -> Vec<EventEnvelope> {
     let mut seen = HashSet::new();
     let mut events = samples(seed, count, envelope());
@@ -32,7 +32,7 @@ pub(super) fn events(seed: u8, count: usize) -> Vec<EventEnvelope> {
     events
 }
 
-async fn any_event_comes_back_as_it_was_written<DB: TestDatabase>(db: Fresh<DB>) {
+async fn every_event_is_read_back_unchanged<DB: TestDatabase>(db: Fresh<DB>) {
     let (writer, _) = writer(&db, 0).await;
     for seed in seeds() {
         let events = events(seed, 300);
@@ -47,14 +47,14 @@ async fn any_event_comes_back_as_it_was_written<DB: TestDatabase>(db: Fresh<DB>)
             claimed.rows.iter().map(|row| (row.envelope.event_id(), &row.envelope)).collect();
         for written in &events {
             let Some(found) = found.get(&written.event_id()) else { panic!("{written:?} is lost") };
-            assert_eq!(said(found), said(written));
+            assert_eq!(fields(found), fields(written));
         }
         db.run(format!("DELETE FROM {}", writer.store().table())).await;
     }
 }
 
-/// What remains of an error's text.
-fn storable(error: &str) -> String {
+/// Returns the expected stored form of an error text.
+fn sanitized(error: &str) -> String {
     let letters = error.chars().filter_map(|letter| match letter {
         letter if letter.is_whitespace() => Some(' '),
         letter if letter.is_control() => None,
@@ -67,7 +67,7 @@ fn storable(error: &str) -> String {
     letters[..3_999].iter().chain(&['…']).collect()
 }
 
-async fn any_error_is_recorded_as_far_as_it_can_be<DB: TestDatabase>(db: Fresh<DB>) {
+async fn any_error_text_is_sanitized_and_truncated<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
     let long = (text(1..40), 1..400_usize).prop_map(|(text, times)| text.repeat(times));
@@ -88,7 +88,7 @@ async fn any_error_is_recorded_as_far_as_it_can_be<DB: TestDatabase>(db: Fresh<D
             Settlement { sequence: row.sequence, token: row.token, result }
         })
         .collect();
-    // As many attempts as there are numbers, and the longest delay.
+    // The highest number of attempts, and the longest delay.
     assert!(store.finish("a", &finish, Completion::Keep).await.unwrap().is_empty());
     let sql = format!("SELECT last_error FROM {} ORDER BY sequence", store.table());
     let mut connection = db.pool.acquire().await.unwrap();
@@ -96,11 +96,8 @@ async fn any_error_is_recorded_as_far_as_it_can_be<DB: TestDatabase>(db: Fresh<D
         DB::fetch(&mut connection, AssertSqlSafe(sql).into_sql_str(), vec![]).await.unwrap();
     assert_eq!(found.len(), errors.len());
     for (found, error) in found.iter().zip(&errors) {
-        assert_eq!(DB::text(found, 0).unwrap(), Some(storable(error)), "of {error:?}");
+        assert_eq!(DB::text(found, 0).unwrap(), Some(sanitized(error)), "of {error:?}");
     }
 }
 
-on_every_database!(
-    any_event_comes_back_as_it_was_written,
-    any_error_is_recorded_as_far_as_it_can_be,
-);
+on_every_database!(every_event_is_read_back_unchanged, any_error_text_is_sanitized_and_truncated,);

@@ -1,8 +1,8 @@
-//! One process of a service that things go wrong with: writes events and delivers them, or only
-//! delivers, and notes every call of a listener in a file.
+//! One process of a service under fault injection: writes and delivers events, or only delivers, and records
+//! every call of a listener in a file.
 //!
-//! `ledger DATABASE URL NAME FILE [option=value]..`. Told `quiet` it writes no more, and says `quiet`
-//! when the last transaction is over; it ends in good order when its input does.
+//! `ledger DATABASE URL NAME FILE [option=value]..`. On the input `quiet` it stops writing, and prints `quiet`
+//! when its last transaction has ended; it shuts down gracefully at the end of its input.
 
 #![allow(
     clippy::disallowed_methods,
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use outbox::{Config, Delivery, ListenerOptions, ListenerRegistry, Mode, Outbox, Outcome, Tx};
-use outbox_tests::{IN_TX, Log, Losable, Noted, PLAIN, uptime};
+use outbox_tests::{IN_TX, LedgerEntry, Log, LoseTransaction, PLAIN, uptime};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, MySql, Pool, Postgres, SqlSafeStr, Sqlite};
@@ -31,7 +31,7 @@ use tokio::time::{Instant, sleep_until};
 
 use write::Writer;
 
-/// The application's connections.
+/// The size of the application's pool.
 const CONNECTIONS: u32 = 6;
 
 struct Options(HashMap<String, u64>);
@@ -48,7 +48,7 @@ impl Options {
 
 #[tokio::main(worker_threads = 2)]
 async fn main() {
-    Log::of_this_process();
+    Log::install();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [database, url, name, file, options @ ..] = arguments.as_slice() else {
         panic!("ledger DATABASE URL NAME FILE [option=value]..");
@@ -68,7 +68,7 @@ async fn main() {
     }
 }
 
-async fn run<DB: Losable>(url: &str, name: &str, file: File, options: Options) {
+async fn run<DB: LoseTransaction>(url: &str, name: &str, file: File, options: Options) {
     let pool: Pool<DB> = PoolOptions::new()
         .max_connections(CONNECTIONS)
         .acquire_timeout(Duration::from_secs(3))
@@ -80,14 +80,14 @@ async fn run<DB: Losable>(url: &str, name: &str, file: File, options: Options) {
             let random = StdRng::seed_from_u64(options.get("seed") * 100 + number);
             let number = u32::try_from(options.get("node") * 10 + number).unwrap();
             let writer = Writer { outbox: outbox.clone(), pool: pool.clone(), number, random };
-            tokio::spawn(writer.write(options.millis("pace_ms"), Arc::clone(&quiet)))
+            tokio::spawn(writer.write(options.millis("write_interval_ms"), Arc::clone(&quiet)))
         })
         .collect();
     let exhausting =
         (options.get("exhaust") == 1).then(|| tokio::spawn(exhaust(pool.clone(), quiet.clone())));
     println!("ready");
     let mut input = BufReader::new(tokio::io::stdin()).lines();
-    // Told, or left alone.
+    // The command, or the end of the input.
     let _ = input.next_line().await;
     quiet.store(true, Ordering::SeqCst);
     for task in writers.into_iter().chain(exhausting) {
@@ -95,18 +95,18 @@ async fn run<DB: Losable>(url: &str, name: &str, file: File, options: Options) {
     }
     println!("quiet");
     while let Ok(Some(_)) = input.next_line().await {}
-    outbox.shutdown().await.expect("it stops in good order");
+    outbox.shutdown().await.expect("a graceful shutdown");
 }
 
-/// Tries until the database is there.
-async fn start<DB: Losable>(pool: &Pool<DB>, file: File, options: &Options) -> Outbox<DB> {
+/// Retries until the database is available.
+async fn start<DB: LoseTransaction>(pool: &Pool<DB>, file: File, options: &Options) -> Outbox<DB> {
     let mut config = Config::default();
     config.node_name = Some(format!("n{}", options.get("node")));
     config.mode = if options.get("writers") == 0 { Mode::PollerOnly } else { Mode::Full };
     config.poller.interval = options.millis("poll_ms");
     config.poller.lease = options.millis("lease_ms");
     config.poller.batch_size = 50;
-    config.dispatcher.hot_capacity = usize::try_from(options.get("seats")).unwrap();
+    config.dispatcher.hot_capacity = usize::try_from(options.get("hot_capacity")).unwrap();
     config.retry.base = Duration::from_millis(50);
     config.retry.max = Duration::from_secs(1);
     config.retry.max_attempts = 100;
@@ -148,37 +148,37 @@ async fn start<DB: Losable>(pool: &Pool<DB>, file: File, options: &Options) -> O
     }
 }
 
-/// What happens when an event comes.
+/// The listener of both event types.
 #[derive(Clone)]
 struct Listener {
     file: Arc<File>,
     node: u64,
-    /// How many calls of a thousand fail.
+    /// Number of failing calls per thousand.
     failing: u64,
 }
 
 impl Listener {
-    /// What it notes is decided before, so that a call is one line, there as a whole or not at all.
+    /// The entry is complete before the call, so that it is written as one line, completely or not at all.
     async fn call(&self, delivery: &Delivery) -> Result<(), &'static str> {
-        let noted = Noted {
+        let entry = LedgerEntry {
             event_id: delivery.envelope().event_id().to_string(),
             node: self.node,
             at: uptime(),
             attempts: delivery.attempts(),
             fails: rand::rng().random_range(0..1_000) < self.failing,
         };
-        if (&*self.file).write_all(format!("{noted}\n").as_bytes()).is_err() {
-            // A call that is not noted must not count as one.
+        if (&*self.file).write_all(format!("{entry}\n").as_bytes()).is_err() {
+            // A call that is not recorded must not count.
             std::process::abort();
         }
         let long = Duration::from_micros(rand::rng().random_range(0..5_000));
         sleep_until(Instant::now() + long).await;
-        if noted.fails { Err("it fails now and then") } else { Ok(()) }
+        if entry.fails { Err("a random failure") } else { Ok(()) }
     }
 }
 
-/// Takes every connection of the application for a while, again and again.
-async fn exhaust<DB: Losable>(pool: Pool<DB>, quiet: Arc<AtomicBool>) {
+/// Repeatedly takes all connections of the pool for a while.
+async fn exhaust<DB: LoseTransaction>(pool: Pool<DB>, quiet: Arc<AtomicBool>) {
     let mut ticks = tokio::time::interval(Duration::from_secs(4));
     while !quiet.load(Ordering::SeqCst) {
         ticks.tick().await;

@@ -1,4 +1,4 @@
-//! Transactions as applications make them, good and bad ones. The table `business` tells which were
+//! Transactions as applications run them, correct and incorrect ones. The table `business` shows which were
 //! committed.
 
 use std::error::Error;
@@ -7,63 +7,63 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use outbox::{EventEnvelope, Outbox, Receipt};
-use outbox_tests::{IN_TX, Losable, PLAIN, event, poll_times};
+use outbox_tests::{IN_TX, LoseTransaction, PLAIN, event, poll_times};
 use rand::{RngExt, rngs::StdRng};
 use sqlx::{AssertSqlSafe, Connection, Pool, SqlSafeStr};
 
-type Tried = Result<(), Box<dyn Error + Send + Sync>>;
+type TxResult = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// How long one transaction may take: on a connection that is half open it would take for ever.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// The timeout of one transaction, which would never end on a half-open connection.
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// One of the writers of a process.
-pub(crate) struct Writer<DB: Losable> {
+pub(crate) struct Writer<DB: LoseTransaction> {
     pub(crate) outbox: Outbox<DB>,
     pub(crate) pool: Pool<DB>,
     pub(crate) number: u32,
     pub(crate) random: StdRng,
 }
 
-impl<DB: Losable> Writer<DB> {
-    /// Writes until told otherwise. What goes wrong is passed over, as the database knows it.
-    pub(crate) async fn write(mut self, pace: Duration, quiet: Arc<AtomicBool>) {
-        let mut ticks = tokio::time::interval(pace);
+impl<DB: LoseTransaction> Writer<DB> {
+    /// Writes until `quiet` is set. Errors are ignored: the database shows what was committed.
+    pub(crate) async fn write(mut self, interval: Duration, quiet: Arc<AtomicBool>) {
+        let mut ticks = tokio::time::interval(interval);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !quiet.load(Ordering::SeqCst) {
             ticks.tick().await;
-            let _ = tokio::time::timeout(PATIENCE, self.transaction()).await;
+            let _ = tokio::time::timeout(TIMEOUT, self.transaction()).await;
         }
     }
 
-    async fn transaction(&mut self) -> Tried {
+    async fn transaction(&mut self) -> TxResult {
         let count = self.random.random_range(1..=5);
         let mut name = || if self.random.random_bool(0.25) { IN_TX } else { PLAIN };
         let events: Vec<EventEnvelope> = (0..count).map(|_| event(name())).collect();
         let polls = self.random.random_range(1..15);
         match self.random.random_range(0..100) {
-            0..5 => self.undone(&events, true).await,
-            5..10 => self.undone(&events, false).await,
+            0..5 => self.rolled_back(&events, true).await,
+            5..10 => self.rolled_back(&events, false).await,
             10..14 => {
                 poll_times(self.outbox.begin(), polls).await;
                 Ok(())
             }
-            14..18 => self.flushed_in_part(&events, polls).await,
-            18..23 => self.committed_in_part(&events, polls).await,
-            23..26 => self.lost(&events).await,
+            14..18 => self.cancelled_flush(&events, polls).await,
+            18..23 => self.cancelled_commit(&events, polls).await,
+            23..26 => self.lost_transaction(&events).await,
             26..33 => self.with_savepoint(&events).await,
             33..45 => self.foreign(&events).await,
             _ => self.committed(&events).await,
         }
     }
 
-    async fn committed(&self, events: &[EventEnvelope]) -> Tried {
+    async fn committed(&self, events: &[EventEnvelope]) -> TxResult {
         let mut tx = self.outbox.begin().await?;
         business::<DB>(&mut tx, events).await?;
         tx.write_all(events.iter().cloned())?;
         Ok(tx.commit().await?)
     }
 
-    async fn undone(&self, events: &[EventEnvelope], dropped: bool) -> Tried {
+    async fn rolled_back(&self, events: &[EventEnvelope], dropped: bool) -> TxResult {
         let mut tx = self.outbox.begin().await?;
         tx.write_all(events.iter().cloned())?;
         business::<DB>(&mut tx, events).await?;
@@ -75,7 +75,7 @@ impl<DB: Losable> Writer<DB> {
         Ok(tx.rollback().await?)
     }
 
-    async fn flushed_in_part(&self, events: &[EventEnvelope], polls: u32) -> Tried {
+    async fn cancelled_flush(&self, events: &[EventEnvelope], polls: u32) -> TxResult {
         let mut tx = self.outbox.begin().await?;
         business::<DB>(&mut tx, events).await?;
         tx.write_all(events.iter().cloned())?;
@@ -83,7 +83,7 @@ impl<DB: Losable> Writer<DB> {
         Ok(tx.commit().await?)
     }
 
-    async fn committed_in_part(&self, events: &[EventEnvelope], polls: u32) -> Tried {
+    async fn cancelled_commit(&self, events: &[EventEnvelope], polls: u32) -> TxResult {
         let mut tx = self.outbox.begin().await?;
         business::<DB>(&mut tx, events).await?;
         tx.write_all(events.iter().cloned())?;
@@ -91,8 +91,8 @@ impl<DB: Losable> Writer<DB> {
         Ok(())
     }
 
-    /// A statement fails, that is passed over, and the transaction goes on.
-    async fn lost(&self, events: &[EventEnvelope]) -> Tried {
+    /// A statement fails, the error is ignored, and the transaction continues.
+    async fn lost_transaction(&self, events: &[EventEnvelope]) -> TxResult {
         let mut tx = self.outbox.begin().await?;
         business::<DB>(&mut tx, events).await?;
         let _ = DB::lose(&self.pool, &mut tx, self.number).await;
@@ -100,8 +100,8 @@ impl<DB: Losable> Writer<DB> {
         Ok(tx.commit().await?)
     }
 
-    /// All but the first are written under a savepoint.
-    async fn with_savepoint(&mut self, events: &[EventEnvelope]) -> Tried {
+    /// Writes all events but the first in a savepoint.
+    async fn with_savepoint(&mut self, events: &[EventEnvelope]) -> TxResult {
         let (first, rest) = events.split_at(1);
         let mut tx = self.outbox.begin().await?;
         business::<DB>(&mut tx, first).await?;
@@ -121,8 +121,8 @@ impl<DB: Losable> Writer<DB> {
         Ok(tx.commit().await?)
     }
 
-    /// A transaction of sqlx.
-    async fn foreign(&mut self, events: &[EventEnvelope]) -> Tried {
+    /// Writes in a transaction of sqlx.
+    async fn foreign(&mut self, events: &[EventEnvelope]) -> TxResult {
         let mut connection = self.pool.acquire().await?;
         let written = self.write_foreign(&mut connection, events).await;
         if written.is_err() {
@@ -159,8 +159,8 @@ impl<DB: Losable> Writer<DB> {
     }
 }
 
-/// The business write: the ids of the events.
-async fn business<DB: Losable>(
+/// Runs the business write: inserts the ids of the events.
+async fn business<DB: LoseTransaction>(
     connection: &mut DB::Connection,
     events: &[EventEnvelope],
 ) -> sqlx::Result<()> {

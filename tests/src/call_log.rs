@@ -1,16 +1,15 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use outbox::Delivery;
 use tokio::sync::Notify;
 
-/// How long a test waits for something that must happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::eventually::WAIT_LIMIT;
 
-/// Remembers which listeners were called with what.
+/// Records the calls of listeners.
 #[derive(Debug, Default, Clone)]
-pub struct Heard(Arc<Inner>);
+pub struct CallLog(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -25,15 +24,15 @@ pub struct Call {
     pub event_id: String,
     /// Its type.
     pub event_type: String,
-    /// How often it had failed before.
+    /// The number of failed attempts before this call.
     pub attempts: u32,
-    /// When it was called.
+    /// The time of the call.
     pub at: Instant,
 }
 
-impl Heard {
-    /// Remembers a call.
-    pub fn note(&self, delivery: &Delivery) {
+impl CallLog {
+    /// Records a call.
+    pub fn record(&self, delivery: &Delivery) {
         let event = delivery.envelope();
         let call = Call {
             event_id: event.event_id().to_string(),
@@ -45,23 +44,23 @@ impl Heard {
         self.0.changed.notify_waiters();
     }
 
-    /// All calls so far.
+    /// Returns all calls so far.
     pub fn calls(&self) -> Vec<Call> {
         self.0.calls.lock().unwrap().clone()
     }
 
-    /// How many calls there were.
+    /// Returns the number of calls.
     pub fn count(&self) -> usize {
         self.0.calls.lock().unwrap().len()
     }
 
-    /// The event types of all calls.
+    /// Returns the event types of all calls.
     pub fn types(&self) -> Vec<String> {
         self.calls().into_iter().map(|call| call.event_type).collect()
     }
 
-    /// Waits until there have been so many calls.
-    pub async fn reach(&self, count: usize) -> Vec<Call> {
+    /// Waits until there are at least `count` calls, and returns all of them.
+    pub async fn wait_for(&self, count: usize) -> Vec<Call> {
         let reached = async {
             loop {
                 let changed = self.0.changed.notified();
@@ -73,32 +72,23 @@ impl Heard {
                 changed.await;
             }
         };
-        if tokio::time::timeout(PATIENCE, reached).await.is_err() {
+        if tokio::time::timeout(WAIT_LIMIT, reached).await.is_err() {
             panic!("{} calls instead of {count}", self.count());
         }
         self.calls()
     }
 
-    /// Fails if an event was delivered more than once, or if there were not so many.
+    /// Asserts that `events` events were delivered, each exactly once.
     pub fn assert_each_once(&self, events: usize) {
         let mut times: HashMap<String, usize> = HashMap::new();
         for call in self.calls() {
             *times.entry(call.event_id).or_default() += 1;
         }
         let twice = times.values().filter(|count| **count > 1).count();
-        assert_eq!((times.len(), twice), (events, 0), "events delivered, and of these repeatedly");
-    }
-}
-
-/// Asks again and again until the answer is yes.
-pub async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
-    let asked = async {
-        let mut ticks = tokio::time::interval(Duration::from_millis(10));
-        while !condition().await {
-            ticks.tick().await;
-        }
-    };
-    if tokio::time::timeout(PATIENCE, asked).await.is_err() {
-        panic!("never came true: {what}");
+        assert_eq!(
+            (times.len(), twice),
+            (events, 0),
+            "(events delivered, of these more than once)"
+        );
     }
 }
