@@ -318,6 +318,9 @@ async fn a_transaction_of_another_database_is_a_fault_at_the_start() {
         Then::Answer(Outcome::Done),
     );
     let error = quiet(&db, registry).start().await.unwrap_err().to_string();
-    assert!(error.contains("asks for a `Tx<Postgres>`, and this outbox is in `Sqlite`"), "{error}");
+    assert!(
+        error.contains("asks for a `Tx<Postgres>`, but the database of this outbox is `Sqlite`"),
+        "{error}"
+    );
     assert!(error.contains("exactly_once.rs:"), "{error}");
 }
