@@ -51,8 +51,8 @@ async fn a_panic_is_the_tests() {
 
 #[tokio::test]
 #[should_panic(
-    expected = "nobody listens to Order/Lost; heard is\n  __GLOBAL__/Found: a hand-registered \
-                           listener"
+    expected = "no listener handles Order/Lost; the listeners are\n  __GLOBAL__/Found: a manually \
+                registered listener"
 )]
 async fn an_event_that_nobody_hears_is_a_mistake() {
     let registry = ListenerRegistry::new().register("Found", |_: Delivery| async {});
