@@ -1,4 +1,4 @@
-//! The only place that reads the wall clock, and the monotonic one for those who can be simulated.
+//! The only reader of the wall clock, and a monotonic clock that tests can replace.
 
 #[cfg(feature = "testing")]
 mod manual;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 #[cfg(feature = "testing")]
 pub use manual::ManualClock;
 
-/// A monotonic clock: the system's, or one that a simulation or a test moves.
+/// A monotonic clock: the system's, or one that a simulation or a test advances.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Clock {
     #[default]
@@ -27,13 +27,13 @@ impl Clock {
     }
 }
 
-/// The current time, truncated to what every supported database can store.
+/// Returns the current time, truncated to the precision that every supported database can store.
 #[expect(clippy::disallowed_methods, reason = "this is the one reader of the wall clock")]
 pub(crate) fn now() -> SystemTime {
     to_micros(SystemTime::now())
 }
 
-/// Cuts a time to whole microseconds, so that it reads the same before and after it was stored.
+/// Truncates a time to whole microseconds, so that it does not change when it is stored and read back.
 pub(crate) fn to_micros(time: SystemTime) -> SystemTime {
     let below_micro = match time.duration_since(UNIX_EPOCH) {
         Ok(since) => since.subsec_nanos() % 1_000,
@@ -42,7 +42,7 @@ pub(crate) fn to_micros(time: SystemTime) -> SystemTime {
     time - Duration::from_nanos(below_micro.into())
 }
 
-/// Milliseconds since 1970; zero for a clock set to before that.
+/// Returns the milliseconds since 1970, or zero for an earlier time.
 pub(crate) fn unix_millis(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -1,18 +1,18 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Says when it is time to log something again that happens all the time.
+/// Limits the rate of a log line that may occur very often.
 #[derive(Debug, Default)]
 pub(crate) struct LogThrottle(Mutex<Option<Instant>>);
 
 impl LogThrottle {
-    /// At most one line in this time.
-    const QUIET: Duration = Duration::from_secs(30);
+    /// The shortest time between two lines.
+    const INTERVAL: Duration = Duration::from_secs(30);
 
-    /// Whether the last time was long ago.
+    /// Returns whether the line may be logged now, and if so starts the next interval.
     pub(crate) fn allows(&self) -> bool {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = last.is_none_or(|last| last.elapsed() >= Self::QUIET);
+        let is_due = last.is_none_or(|last| last.elapsed() >= Self::INTERVAL);
         if is_due {
             *last = Some(Instant::now());
         }

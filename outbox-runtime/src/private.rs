@@ -1,4 +1,4 @@
-//! What the macros name. Not public API: it may change in any release.
+//! The items that generated code names. Not public API: it may change in any release.
 
 pub use inventory;
 pub use serde;
@@ -31,15 +31,15 @@ pub use crate::listener::extract::{FromDelivery, Need};
 pub use crate::listener::in_tx::{AnyTx, ListenerTx, tx_of};
 pub use crate::listener::outcome::{BoxFuture, Outcome, Result as Answer, into_outcome};
 
-/// Reads the payload of an event that carries nothing: `{}`, or whatever object an older or newer
-/// version has put there, and `null`.
+/// Decodes the payload of an event without fields: `{}`, any other object that an older or newer version
+/// of the program may have written, or `null`.
 pub fn decode_nothing(json: &str) -> serde_json::Result<()> {
     #[derive(serde::Deserialize)]
     struct Nothing {}
     serde_json::from_str::<Option<Nothing>>(json).map(|_| ())
 }
 
-/// What goes over the wire by its own serde implementations.
+/// A payload type with serde implementations of its own.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a payload",
     label = "needs both `Serialize` and `Deserialize`",
@@ -47,10 +47,10 @@ pub fn decode_nothing(json: &str) -> serde_json::Result<()> {
             turn on the `serde` feature of the crate it comes from"
 )]
 pub trait Wire: Sized {
-    /// Writes it as JSON text.
+    /// Serialises the value as JSON text.
     fn to_json(&self) -> serde_json::Result<String>;
 
-    /// Reads it from JSON text.
+    /// Deserialises a value from JSON text.
     fn from_json(json: &str) -> serde_json::Result<Self>;
 }
 

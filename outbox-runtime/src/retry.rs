@@ -1,4 +1,4 @@
-//! When to try again.
+//! The delay before another attempt.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,11 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Decides how long to wait after a failure.
+/// Decides how long an event waits after a failed attempt.
+///
+/// Implement it to replace the exponential [`Backoff`] of the whole outbox, and pass it to
+/// [`Builder::retry_policy`](crate::Builder::retry_policy). It decides the delay only; the number of attempts is
+/// `retry.max_attempts`.
 ///
 /// ```
 /// # use outbox_runtime::{Backoff, RetryPolicy};
@@ -17,13 +21,15 @@ use thiserror::Error;
 /// # Ok::<(), outbox_runtime::BackoffError>(())
 /// ```
 pub trait RetryPolicy: Send + Sync {
-    /// How long to wait after so many failures, the last one included.
+    /// Returns the delay before the next attempt. `failures` is the number of failed attempts, the last one
+    /// included, so it is 1 after the first.
     fn delay(&self, failures: u32) -> Duration;
 }
 
-/// Twice as long after every failure, up to a limit, and spread so that events that failed together
-/// do not come back together: `min(max, base · 2^(failures - 1)) · U[0.5, 1.5)`, and never more than
-/// `max`.
+/// An exponential back-off with jitter, the default [`RetryPolicy`].
+///
+/// The delay doubles with every failure up to a limit, and is randomised so that events that failed together are
+/// not retried together: `min(max, base · 2^(failures - 1)) · U[0.5, 1.5)`, and never more than `max`.
 #[derive(Clone)]
 pub struct Backoff {
     base: Duration,
@@ -31,11 +37,11 @@ pub struct Backoff {
     random: Random,
 }
 
-/// Delays that a [`Backoff`] cannot have.
+/// The reason for which the delays of a [`Backoff`] are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BackoffError {
-    /// The first delay is zero, so failing events would be tried again without a pause.
+    /// The first delay is zero, so failing events would be retried without a pause.
     #[error("`base` must be greater than zero")]
     ZeroBase,
     /// The longest delay is shorter than the first.
@@ -48,14 +54,14 @@ pub enum BackoffError {
     },
 }
 
-/// Numbers from 0 (included) to 1 (excluded).
+/// Returns numbers from 0 (inclusive) to 1 (exclusive).
 type Random = Arc<dyn Fn() -> f64 + Send + Sync>;
 
 impl Backoff {
-    /// After the first failure about `base`, and never longer than `max`.
+    /// Makes a back-off whose delay is about `base` after the first failure and never longer than `max`.
     ///
     /// # Errors
-    /// If `base` is zero, or `max` is shorter than `base`.
+    /// Returns an error if `base` is zero, or if `max` is shorter than `base`.
     pub fn new(base: Duration, max: Duration) -> Result<Self, BackoffError> {
         if base.is_zero() {
             return Err(BackoffError::ZeroBase);
@@ -66,18 +72,19 @@ impl Backoff {
         Ok(Self::unchecked(base, max))
     }
 
-    /// For delays that were checked with the configuration.
+    /// Makes a back-off from delays that were checked with the configuration.
     pub(crate) fn unchecked(base: Duration, max: Duration) -> Self {
         Self { base, max, random: Arc::new(rand::random::<f64>) }
     }
 
-    /// The same with a source of numbers from 0 to below 1, for tests.
+    /// Replaces the source of random numbers, for tests. It must return numbers from 0 (inclusive) to 1
+    /// (exclusive).
     #[must_use]
     pub fn with_random(self, random: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
         Self { random: Arc::new(random), ..self }
     }
 
-    /// The same source with other limits.
+    /// Returns a back-off with other delays and the same source of random numbers.
     pub(crate) fn between(&self, base: Option<Duration>, max: Option<Duration>) -> Self {
         let (base, max) = (base.unwrap_or(self.base), max.unwrap_or(self.max));
         Self { base, max, random: Arc::clone(&self.random) }
@@ -96,12 +103,12 @@ impl fmt::Debug for Backoff {
     }
 }
 
-/// The delay after a number of failures; `random` is from 0 to below 1.
+/// Returns the delay after a number of failures; `random` is from 0 (inclusive) to 1 (exclusive).
 pub(crate) fn backoff(base: Duration, max: Duration, failures: u32, random: f64) -> Duration {
     let doublings = failures.saturating_sub(1).min(31);
     let delay = base.saturating_mul(1 << doublings).min(max);
-    let spread = 0.5 + random.clamp(0.0, 1.0);
-    Duration::try_from_secs_f64(delay.as_secs_f64() * spread).unwrap_or(max).min(max)
+    let jitter = 0.5 + random.clamp(0.0, 1.0);
+    Duration::try_from_secs_f64(delay.as_secs_f64() * jitter).unwrap_or(max).min(max)
 }
 
 #[cfg(test)]
@@ -119,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn spreads_by_half_and_never_exceeds_the_limit() {
+    fn jitter_is_half_of_the_delay_and_never_exceeds_the_limit() {
         assert_eq!(backoff(BASE, MAX, 1, 0.0), Duration::from_millis(100));
         assert_eq!(backoff(BASE, MAX, 2, 0.999_999).as_millis(), 599);
         assert_eq!(backoff(BASE, MAX, 10, 0.999), MAX);
@@ -127,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_that_cannot_be_are_named() {
+    fn invalid_delays_are_refused() {
         let refused = |base, max| Backoff::new(base, max).unwrap_err().to_string();
         assert_eq!(refused(Duration::ZERO, MAX), "`base` must be greater than zero");
         assert_eq!(refused(Duration::ZERO, Duration::ZERO), "`base` must be greater than zero");

@@ -1,4 +1,4 @@
-//! Spans, and the trace that an event carries from whoever writes it to its listener.
+//! Spans, and the trace context that an event carries from its writer to its listener.
 
 use tracing::field::Empty;
 use tracing::{Instrument, Span, debug_span, info_span};
@@ -6,7 +6,7 @@ use tracing::{Instrument, Span, debug_span, info_span};
 use crate::event::EventEnvelope;
 use crate::store::Table;
 
-/// Around the commit of a transaction with events.
+/// Returns the span of a commit; a transaction without events has none.
 pub(crate) fn write(table: &Table, events: usize) -> Span {
     if events == 0 {
         return Span::none();
@@ -14,12 +14,12 @@ pub(crate) fn write(table: &Table, events: usize) -> Span {
     info_span!("outbox.write", %table, events, otel.kind = "producer")
 }
 
-/// Around a claim.
+/// Returns the span of a claim.
 pub(crate) fn claim(table: &Table) -> Span {
     debug_span!("outbox.claim", %table, rows = Empty)
 }
 
-/// Around everything that is done with an event, as a part of the trace in which it was written.
+/// The span of one delivery, which belongs to the trace in which the event was written.
 pub(crate) struct Dispatch {
     pub(crate) span: Span,
     #[cfg(feature = "opentelemetry")]
@@ -27,8 +27,8 @@ pub(crate) struct Dispatch {
 }
 
 impl Dispatch {
-    /// Runs what is done. Where somebody's filter leaves our span out, those below it still belong to the
-    /// trace.
+    /// Runs a future in the span. If a subscriber's filter disables the span, the spans inside it still belong to
+    /// the trace.
     pub(crate) fn run<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
         let work = work.instrument(self.span.clone());
         #[cfg(feature = "opentelemetry")]
@@ -37,7 +37,7 @@ impl Dispatch {
     }
 }
 
-/// For the delivery of an event.
+/// Makes the span for the delivery of an event.
 pub(crate) fn dispatch(event: &EventEnvelope, attempts: u32, tenant: Tenant) -> Dispatch {
     let span = info_span!(
         "outbox.dispatch",
@@ -53,31 +53,31 @@ pub(crate) fn dispatch(event: &EventEnvelope, attempts: u32, tenant: Tenant) -> 
     );
     Dispatch {
         #[cfg(feature = "opentelemetry")]
-        context: context::go_on(&span, event.headers()),
+        context: context::continue_trace(&span, event.headers()),
         span,
     }
 }
 
-/// Whether tenants are named.
+/// Whether spans name the tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tenant {
     Shown,
     Hidden,
 }
 
-/// Adds the present trace to an event's headers, unless it has one already.
+/// Adds the current trace context to an event's headers, unless they have one already.
 #[cfg(feature = "opentelemetry")]
 pub(crate) fn carry(event: EventEnvelope) -> EventEnvelope {
     context::carry(event)
 }
 
-/// Without OpenTelemetry there is no trace to be carried.
+/// Returns the event as it is: without OpenTelemetry there is no trace context.
 #[cfg(not(feature = "opentelemetry"))]
 pub(crate) fn carry(event: EventEnvelope) -> EventEnvelope {
     event
 }
 
-/// The W3C's trace context, as headers.
+/// The W3C trace context in the headers of an event.
 #[cfg(feature = "opentelemetry")]
 mod context {
     use opentelemetry::Context;
@@ -96,11 +96,11 @@ mod context {
         if event.headers().get(PARENT).is_some() {
             return event;
         }
-        let of_span = Span::current().context();
-        // The nearest span may be one that a filter keeps from the layer; the last that it has seen is
-        // the current one of OpenTelemetry.
+        let nearest = Span::current().context();
+        // The nearest span may be hidden from the OpenTelemetry layer by a filter; the last one that the
+        // layer has seen is OpenTelemetry's current one.
         let context =
-            if of_span.span().span_context().is_valid() { of_span } else { Context::current() };
+            if nearest.span().span_context().is_valid() { nearest } else { Context::current() };
         let span = context.span();
         let current = span.span_context();
         if !current.is_valid() {
@@ -114,14 +114,14 @@ mod context {
         event.and_headers(headers)
     }
 
-    /// Makes a span a part of the trace that the headers name; gives that.
-    pub(super) fn go_on(span: &Span, headers: &Headers) -> Context {
+    /// Makes a span part of the trace that the headers name, and returns the context of that trace.
+    pub(super) fn continue_trace(span: &Span, headers: &Headers) -> Context {
         let Some(parent) = headers.get(PARENT).and_then(|text| read(text, headers.get(STATE)))
         else {
             return Context::current();
         };
         let context = Context::new().with_remote_span_context(parent);
-        // Where nobody looks at the span, there is nothing to be set.
+        // This fails if no OpenTelemetry layer is installed or the span is disabled: nothing to set then.
         let _ = span.set_parent(context.clone());
         context
     }
@@ -131,7 +131,7 @@ mod context {
         format!("00-{}-{}-{flags:02x}", context.trace_id(), context.span_id())
     }
 
-    /// Headers may be somebody else's: what is no trace is passed over.
+    /// Parses a trace context. Headers may come from other writers, so an invalid one is ignored.
     fn read(parent: &str, state: Option<&str>) -> Option<SpanContext> {
         let parts: Vec<&str> = parent.split('-').collect();
         let [version, trace, span, flags, rest @ ..] = parts.as_slice() else { return None };
@@ -140,9 +140,9 @@ mod context {
             text.len() == length && text.bytes().all(digit)
         };
         let lengths = [(version, 2), (trace, 32), (span, 16), (flags, 2)];
-        let sound = lengths.into_iter().all(|(text, length)| hex(text, length));
-        // A later version may have more to say, this one may not.
-        if !sound || *version == "ff" || (*version == "00" && !rest.is_empty()) {
+        let valid = lengths.into_iter().all(|(text, length)| hex(text, length));
+        // A later version may have more fields, version 00 may not.
+        if !valid || *version == "ff" || (*version == "00" && !rest.is_empty()) {
             return None;
         }
         let context = SpanContext::new(
@@ -168,12 +168,12 @@ mod context {
 
         const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
-        /// Traces all but the spans of these names, which are only logged.
-        fn without(names: &'static [&'static str]) -> tracing::subscriber::DefaultGuard {
+        /// Traces all spans except those of these names, which are only logged.
+        fn trace_without(names: &'static [&'static str]) -> tracing::subscriber::DefaultGuard {
             let tracer = SdkTracerProvider::builder().build().tracer("test");
             let traces = tracing_opentelemetry::layer().with_tracer(tracer);
-            let traces = traces.with_filter(filter_fn(|of| !names.contains(&of.name())));
-            // Somebody else looks at every span, so that none is disabled.
+            let traces = traces.with_filter(filter_fn(|span| !names.contains(&span.name())));
+            // A second layer accepts every span, so that none is disabled.
             let log = tracing_subscriber::layer::Identity::new().with_filter(filter_fn(|_| true));
             let subscriber = tracing_subscriber::registry().with(traces).with(log);
             tracing::subscriber::set_default(subscriber)
@@ -185,21 +185,21 @@ mod context {
 
         #[test]
         fn a_span_that_is_only_logged_does_not_hide_the_trace() {
-            let _guard = without(&["detail"]);
+            let _guard = trace_without(&["detail"]);
             let request = info_span!("request");
             let (_request, _detail) = (request.enter(), debug_span!("detail").entered());
-            let event = EventEnvelope::json("Paid", "{}").expect("it is one");
+            let event = EventEnvelope::json("Paid", "{}").expect("a valid event");
             let event = carry(event);
             let parent = event.headers().get(PARENT).and_then(|text| read(text, None));
-            assert_eq!(parent.expect("it has one").trace_id(), trace_of(&request));
+            assert_eq!(parent.expect("a trace context").trace_id(), trace_of(&request));
         }
 
-        /// Sends a copy of every event to somebody else.
+        /// Adds an event to every write.
         #[cfg(feature = "testing")]
-        struct Copying;
+        struct AddEvent;
 
         #[cfg(feature = "testing")]
-        impl crate::write::WriterHook for Copying {
+        impl crate::write::WriterHook for AddEvent {
             fn before_write(
                 &self,
                 mut events: Vec<EventEnvelope>,
@@ -211,50 +211,50 @@ mod context {
 
         #[cfg(feature = "testing")]
         #[tokio::test(flavor = "current_thread")]
-        async fn what_a_hook_adds_is_of_the_same_trace() {
-            let _guard = without(&[]);
-            let outbox = crate::testing::outbox().configure(|outbox| outbox.hook(Copying));
+        async fn events_added_by_a_hook_carry_the_same_trace() {
+            let _guard = trace_without(&[]);
+            let outbox = crate::testing::outbox().configure(|outbox| outbox.hook(AddEvent));
             let outbox = outbox.start().await;
             let mut tx = outbox.begin().await.expect("a transaction");
             let request = info_span!("request");
-            let event = EventEnvelope::json("Paid", "{}").expect("it is one");
-            request.in_scope(|| tx.write(event)).expect("it is written");
-            let mut part = tx.savepoint().await.expect("a part");
-            let event = EventEnvelope::json("Paid", "{}").expect("it is one");
-            request.in_scope(|| part.write(event)).expect("it is written");
-            part.release().await.expect("it is kept");
+            let event = EventEnvelope::json("Paid", "{}").expect("a valid event");
+            request.in_scope(|| tx.write(event)).expect("a write");
+            let mut savepoint = tx.savepoint().await.expect("a savepoint");
+            let event = EventEnvelope::json("Paid", "{}").expect("a valid event");
+            request.in_scope(|| savepoint.write(event)).expect("a write");
+            savepoint.release().await.expect("a release");
             let written = crate::testing::published(&tx);
             assert_eq!(written.len(), 4);
             for event in written {
                 let parent = event.headers().get(PARENT).and_then(|text| read(text, None));
-                assert_eq!(parent.expect("it has one").trace_id(), trace_of(&request));
+                assert_eq!(parent.expect("a trace context").trace_id(), trace_of(&request));
             }
         }
 
         #[tokio::test(flavor = "current_thread")]
-        async fn what_a_listener_does_is_traced_even_if_its_delivery_is_not() {
+        async fn a_listener_is_traced_even_if_the_dispatch_span_is_disabled() {
             let text = format!("00-{TRACE}-b7ad6b7169203331-01");
             let event = EventEnvelope::builder("Paid").header(PARENT, text).payload_json("{}");
-            let event = event.build().expect("it is one");
-            for left_out in [&[][..], &["outbox.dispatch"]] {
-                let _guard = without(left_out);
+            let event = event.build().expect("a valid event");
+            for disabled in [&[][..], &["outbox.dispatch"]] {
+                let _guard = trace_without(disabled);
                 let dispatch = dispatch(&event, 0, Tenant::Shown);
                 let trace = dispatch.run(async { trace_of(&info_span!("listener")) }).await;
-                assert_eq!(trace.to_string(), TRACE, "without {left_out:?}");
+                assert_eq!(trace.to_string(), TRACE, "without {disabled:?}");
             }
         }
 
         #[test]
-        fn what_is_written_reads_back() {
+        fn a_trace_context_reads_back() {
             let text = format!("00-{TRACE}-b7ad6b7169203331-01");
-            let context = read(&text, Some("vendor=value")).expect("it is one");
+            let context = read(&text, Some("vendor=value")).expect("a trace context");
             assert_eq!(parent(&context), text);
             assert_eq!(context.trace_state().header(), "vendor=value");
             assert!(context.is_remote() && context.is_sampled());
         }
 
         #[test]
-        fn what_is_no_trace_is_passed_over() {
+        fn an_invalid_trace_context_is_ignored() {
             let zero = "0".repeat(32);
             for text in [
                 String::new(),

@@ -341,6 +341,9 @@ async fn a_listener_for_another_database_is_refused_at_start() {
         Then::Answer(Outcome::Done),
     );
     let error = manual_poll(&db, registry).start().await.unwrap_err().to_string();
-    assert!(error.contains("asks for a `Tx<Postgres>`, and this outbox is in `Sqlite`"), "{error}");
+    assert!(
+        error.contains("asks for a `Tx<Postgres>`, but the database of this outbox is `Sqlite`"),
+        "{error}"
+    );
     assert!(error.contains("exactly_once.rs:"), "{error}");
 }

@@ -31,11 +31,12 @@ async fn all_start_faults_are_reported_together<DB: TestDatabase>(db: Fresh<DB>)
     let error = faults(started.unwrap_err());
     let text = error.to_string();
     for part in [
-        "`table` cannot be `drop table; --`: it may have only",
-        "`dispatcher.workers` cannot be 0: at least 1",
-        "`poller.lease` cannot be 1ms: from 1 second to 1 hour",
-        "`retry.max` cannot be 60s: at least `retry.base`",
-        "`node_name` cannot be \"two words\"",
+        "`table` must be `name` or `schema.name`",
+        "but is `drop table; --`",
+        "`dispatcher.workers` must be at least 1, but is 0",
+        "`poller.lease` must be between 1 second and 1 hour, but is 1ms",
+        "`retry.max` must be at least `retry.base`, but is 60s",
+        "`node_name` must be 1 to 100 printable ASCII characters without spaces, but is \"two words\"",
         "two listeners for event `A` of aggregate `__GLOBAL__`",
         "delivery/start.rs:",
     ] {
@@ -50,7 +51,7 @@ async fn no_table_is_created_if_the_start_fails<DB: TestDatabase>(db: Fresh<DB>)
         let registry = recording_listeners(&CallLog::default());
         let started = manual_poll(&db, registry).table(table).workers(0).start().await;
         let error = faults(started.unwrap_err());
-        assert!(error.to_string().contains("`dispatcher.workers` cannot be 0"), "{error}");
+        assert!(error.to_string().contains("`dispatcher.workers` must be at least 1"), "{error}");
         assert!(
             db.try_run("SELECT COUNT(*) FROM outbox_event").await.is_err(),
             "no table is created"

@@ -163,7 +163,7 @@ fn a_hand_registered_listener_can_be_a_duplicate() {
         panic!("{faults:?}")
     };
     is_here(*first_place, line_of("(event = OrderEvent::Placed { order_id })"));
-    assert_eq!(second, "a hand-registered listener");
+    assert_eq!(second, "a manually registered listener");
     is_here(*second_place, line);
 }
 
@@ -241,7 +241,7 @@ fn every_fault_is_reported_at_once() {
     assert_eq!(kinds, expected);
     let shown = error.to_string();
     assert!(shown.starts_with("the listener registry has 10 faults:\n  - "), "{shown}");
-    assert!(shown.contains(&format!("registry/main.rs:{line} has a name")), "{shown}");
+    assert!(shown.contains(&format!("registry/main.rs:{line} has an invalid name")), "{shown}");
 }
 
 #[test]

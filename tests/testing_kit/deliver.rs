@@ -51,8 +51,8 @@ async fn a_panic_of_the_listener_reaches_the_test() {
 
 #[tokio::test]
 #[should_panic(
-    expected = "nobody listens to Order/Lost; heard is\n  __GLOBAL__/Found: a hand-registered \
-                           listener"
+    expected = "no listener handles Order/Lost; the listeners are\n  __GLOBAL__/Found: a manually \
+                registered listener"
 )]
 async fn delivering_an_unroutable_event_panics() {
     let registry = ListenerRegistry::new().register("Found", |_: Delivery| async {});

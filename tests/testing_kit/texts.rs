@@ -106,9 +106,9 @@ fn an_undecidable_refutation_panics() {
     let text = failing(|| refute_published!(envelopes([PAID]), delayed()));
     assert_eq!(
         text,
-        r#"not to be refuted
+        r#"cannot be refuted
   unexpected Order/Paid of 7 {"order_id":7}
-  delays are known of open transactions only, and all else is the same
+  only an open transaction knows delays, and everything else is equal
   published  Order/Paid of 7 {"order_id":7}"#
     );
     refute_published!(envelopes([placed(7, 1)]), delayed());

@@ -3,37 +3,37 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::{Clock, now};
 
-/// A clock that stands still until a test moves it. It begins at the real time.
+/// A clock that stands still until a test advances it. It starts at the real time.
 ///
-/// Whatever depends on time follows it: when a delayed event or another attempt is due, when a lease or
-/// the pause of a listener ends, what is old enough to be purged, when an event has happened that is written
-/// now. Only the time-outs of listeners and statements go by real time, and so does an envelope that was built
+/// Everything that depends on time follows it: when a delayed event or another attempt is due, when a lease or
+/// the pause of a listener ends, which rows are old enough to be purged, and the time at which a written event
+/// happened. Only the time-outs of listeners and statements use real time, and so does an envelope that was built
 /// before it is written.
 #[derive(Debug, Clone)]
 pub struct ManualClock {
-    began: (SystemTime, Instant),
+    start: (SystemTime, Instant),
     now: Arc<Mutex<Instant>>,
 }
 
 impl ManualClock {
     pub(crate) fn new() -> Self {
-        let began = (now(), Instant::now());
-        Self { began, now: Arc::new(Mutex::new(began.1)) }
+        let start = (now(), Instant::now());
+        Self { start, now: Arc::new(Mutex::new(start.1)) }
     }
 
-    /// What time it is.
+    /// Returns the current time of this clock.
     pub fn now(&self) -> SystemTime {
-        let passed = self.monotonic().now().duration_since(self.began.1);
-        super::to_micros(self.began.0 + passed)
+        let passed = self.monotonic().now().duration_since(self.start.1);
+        super::to_micros(self.start.0 + passed)
     }
 
-    /// Moves it forward. Nothing is delivered by that alone: what has become due is delivered by the next
-    /// [`drain`](crate::testing::TestOutbox::drain).
+    /// Advances the clock. This delivers nothing by itself: the next
+    /// [`drain`](crate::testing::TestOutbox::drain) delivers what has become due.
     pub fn advance(&self, by: Duration) {
         *self.now.lock().unwrap_or_else(PoisonError::into_inner) += by;
     }
 
-    /// The same clock for those who only measure.
+    /// Returns a monotonic clock that follows this one.
     pub(crate) fn monotonic(&self) -> Clock {
         Clock::Simulated(Arc::clone(&self.now))
     }

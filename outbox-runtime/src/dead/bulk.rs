@@ -8,8 +8,12 @@ use crate::service::within;
 use crate::store::{Backend, DeadFilter, DeadKey, Store};
 use crate::throttle::Throttle;
 
-/// A change to many dead events, a batch at a time. What is done stays done, so it can be given up at any
-/// point, and begun again.
+/// A bulk replay or discard of dead letters, one batch at a time.
+///
+/// [`DeadEvents::replaying`](super::DeadEvents::replaying) and
+/// [`DeadEvents::discarding`](super::DeadEvents::discarding) start one, for programs that show progress or want to
+/// stop in between. Every batch is committed by itself, so the operation can be abandoned at any point and started
+/// again.
 ///
 /// ```no_run
 /// # use outbox_runtime::{DeadEvents, Error, store::{Backend, DeadFilter}};
@@ -28,11 +32,11 @@ pub struct BulkChange<DB: Backend> {
     done: u64,
 }
 
-/// How long a batch may take.
+/// The time-out of one batch.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) enum Change {
-    /// Tells somebody that events are due.
+    /// Replays the events; the function wakes the poller after each batch.
     Replay(Arc<dyn Fn() + Send + Sync>),
     Discard {
         reason: String,
@@ -46,46 +50,51 @@ impl<DB: Backend> fmt::Debug for BulkChange<DB> {
 }
 
 impl<DB: Backend> BulkChange<DB> {
-    pub(super) async fn begin(
+    pub(super) async fn start(
         store: &Store<DB>,
         filter: &DeadFilter,
         batch: u32,
         change: Change,
     ) -> Result<Self, Error> {
-        let cursor = Cursor::begin(store, filter, batch).await?;
+        let cursor = Cursor::start(store, filter, batch).await?;
         Ok(Self { cursor, change, throttle: Throttle::default(), done: 0 })
     }
 
-    /// Changes the next batch, after a pause that leaves the database to others; gives how many events
-    /// that were, or `None` when all are done.
+    /// Changes the next batch and returns the number of changed events, or `None` when no events are left.
+    ///
+    /// Before every batch but the first it pauses, so that other statements get their share of the database.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] if the database fails. It can be called again.
+    /// Returns [`Error::Interrupted`] if the database fails. Call it again to continue with the same batch.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the batch may have been changed or not, and may be missing in
+    /// [`done`](Self::done). The next call starts with the same batch and skips what was changed.
     pub async fn next(&mut self) -> Result<Option<u64>, Error> {
         self.throttle.pause().await;
-        let begun = Instant::now();
+        let started = Instant::now();
         let changed = within(BATCH_TIMEOUT, "changing dead events", self.batch()).await;
-        self.throttle.worked(begun.elapsed());
+        self.throttle.worked(started.elapsed());
         changed.map_err(|source| Error::Interrupted { done: self.done, source: Box::new(source) })
     }
 
-    /// How many events have been changed so far.
+    /// Returns the number of events changed so far.
     pub fn done(&self) -> u64 {
         self.done
     }
 
-    /// Goes on to the end; gives how many events were changed in all.
-    pub(super) async fn finish(mut self) -> Result<u64, Error> {
+    /// Runs to the end and returns the number of changed events.
+    pub(super) async fn run(mut self) -> Result<u64, Error> {
         while self.next().await?.is_some() {}
         Ok(self.done)
     }
 
     async fn batch(&mut self) -> Result<Option<u64>, Error> {
         let Some(page) = self.cursor.next().await? else { return Ok(None) };
-        // Until it is known to be changed, it is the next one: this future may fail, or be dropped.
-        let changed = self.cursor.stay_before(&page);
+        // Until the page is known to be changed, it remains the next one: this future may fail or be dropped.
+        let after = self.cursor.rewind_before(&page);
         let events = self.change(&page).await?;
-        self.cursor.go_on(changed);
+        self.cursor.seek(after);
         self.done += events;
         Ok(Some(events))
     }
@@ -109,8 +118,8 @@ impl<DB: Backend> BulkChange<DB> {
     }
 }
 
-/// What is left of an event that is discarded. It comes before the deed: whether that is answered or not, the
-/// event may be gone.
+/// Logs a dead letter before it is discarded. The log line is all that is left of it, and it comes first because
+/// the event may be gone even if the database does not answer the delete.
 pub(super) fn log_discarded(event_id: &str, event_type: &str, error: Option<&str>, reason: &str) {
     tracing::info!(event_id, event_type, error, reason, "a dead event is being discarded");
 }

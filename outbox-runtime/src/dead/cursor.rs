@@ -3,25 +3,27 @@ use std::time::SystemTime;
 use crate::Error;
 use crate::store::{Backend, DeadFilter, DeadKey, Store};
 
-/// How many are looked at at once.
+/// The number of dead letters that are read at once.
 pub(super) const PAGE: u32 = 500;
 
-/// Goes over the events that are dead when it begins, by rising sequence, so it meets each once at most
-/// and ends. What dies meanwhile is left alone: nobody has seen it yet.
+/// Reads the events that are dead when it starts, in order of `sequence`, so that it returns each at most once and
+/// ends. Events that become dead letters meanwhile are not returned: they were not there when the user decided.
 #[derive(Debug)]
 pub(super) struct Cursor<DB: Backend> {
     pub(super) store: Store<DB>,
     filter: DeadFilter,
     page: u32,
     after: i64,
-    /// When it began; `None` when all is seen.
-    begun: Option<SystemTime>,
+    /// When it started; `None` after the last page.
+    started: Option<SystemTime>,
 }
 
 impl<DB: Backend> Cursor<DB> {
+    /// Starts a cursor at the oldest dead letter.
+    ///
     /// # Errors
-    /// [`Error::BatchSizeZero`] for a page size of 0, or if the database fails.
-    pub(super) async fn begin(
+    /// Returns [`Error::BatchSizeZero`] for a page size of 0, and an error if the database fails.
+    pub(super) async fn start(
         store: &Store<DB>,
         filter: &DeadFilter,
         page: u32,
@@ -29,15 +31,16 @@ impl<DB: Backend> Cursor<DB> {
         if page == 0 {
             return Err(Error::BatchSizeZero);
         }
-        let begun = Some(store.now().await?);
+        let started = Some(store.now().await?);
         let (store, filter) = (store.clone(), filter.clone());
-        Ok(Self { store, filter, page, after: 0, begun })
+        Ok(Self { store, filter, page, after: 0, started })
     }
 
-    /// Those that follow; never an empty page. It can be called again after an error.
+    /// Returns the next page, which is never empty, or `None` at the end. It can be called again after an error.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<DeadKey>>, Error> {
-        while let Some(begun) = self.begun {
-            let mut page = self.store.dead_keys(&self.filter, self.after, begun, self.page).await?;
+        while let Some(started) = self.started {
+            let mut page =
+                self.store.dead_keys(&self.filter, self.after, started, self.page).await?;
             let Some(last) = page.last() else { break };
             self.after = last.sequence;
             page.retain(|key| self.filter.names_error(key.last_error.as_deref()));
@@ -45,17 +48,17 @@ impl<DB: Backend> Cursor<DB> {
                 return Ok(Some(page));
             }
         }
-        self.begun = None;
+        self.started = None;
         Ok(None)
     }
 
-    /// Goes back to before a page, and gives where it was.
-    pub(super) fn stay_before(&mut self, page: &[DeadKey]) -> i64 {
+    /// Moves back to before a page, and returns the position after it.
+    pub(super) fn rewind_before(&mut self, page: &[DeadKey]) -> i64 {
         let before = page.first().map_or(self.after, |first| first.sequence - 1);
         std::mem::replace(&mut self.after, before)
     }
 
-    pub(super) fn go_on(&mut self, after: i64) {
+    pub(super) fn seek(&mut self, after: i64) {
         self.after = after;
     }
 }

@@ -5,31 +5,31 @@ use super::cursor::Cursor;
 use crate::Error;
 use crate::store::{Backend, DeadKey, Fingerprint, pattern};
 
-/// Dead events of one type that died of the same cause.
+/// The dead letters of one event type that have the same cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadGroup {
-    /// Their type.
+    /// The name of the event type.
     pub event_type: String,
-    /// Their cause, to be named in a [`DeadFilter`](crate::store::DeadFilter). `None` for what is left
-    /// when there are more than 1,000 groups.
+    /// The fingerprint of the cause, for use in a [`DeadFilter`](crate::store::DeadFilter). `None` in the group
+    /// that collects the rest when there are more than 1,000 groups.
     pub fingerprint: Option<Fingerprint>,
-    /// What their errors have in common: numbers and ids are `#`, quoted words `…`.
+    /// The common pattern of their errors: numbers and ids are replaced by `#`, quoted words by `…`.
     pub error: String,
-    /// How many there are.
+    /// The number of dead letters.
     pub count: u64,
-    /// When the first of them died.
+    /// The time of the first death.
     pub first_at: Option<SystemTime>,
-    /// When the last of them died.
+    /// The time of the last death.
     pub last_at: Option<SystemTime>,
 }
 
-/// Most texts that look different are not: these many groups tell more than anybody reads.
-const MOST: usize = 1_000;
-/// What does not fit into them.
-const OTHERS: &str = "(other errors)";
+/// The maximum number of groups, which bounds the memory. More would be of no use to a reader.
+const MAX_GROUPS: usize = 1_000;
+/// The error of the group that collects the rest.
+const OTHER_ERRORS: &str = "(other errors)";
 
-pub(super) async fn gather<DB: Backend>(mut cursor: Cursor<DB>) -> Result<Vec<DeadGroup>, Error> {
+pub(super) async fn collect<DB: Backend>(mut cursor: Cursor<DB>) -> Result<Vec<DeadGroup>, Error> {
     let mut groups: HashMap<(String, String), DeadGroup> = HashMap::new();
     while let Some(page) = cursor.next().await? {
         for key in page {
@@ -47,8 +47,8 @@ pub(super) async fn gather<DB: Backend>(mut cursor: Cursor<DB>) -> Result<Vec<De
 fn add(groups: &mut HashMap<(String, String), DeadGroup>, key: DeadKey) {
     let mut name = (key.event_type, pattern(key.last_error.as_deref().unwrap_or_default()));
     let mut fingerprint = Some(Fingerprint::of_pattern(&name.1));
-    if groups.len() >= MOST && !groups.contains_key(&name) {
-        name.1 = OTHERS.to_owned();
+    if groups.len() >= MAX_GROUPS && !groups.contains_key(&name) {
+        name.1 = OTHER_ERRORS.to_owned();
         fingerprint = None;
     }
     let (event_type, error) = name.clone();
@@ -61,7 +61,7 @@ fn add(groups: &mut HashMap<(String, String), DeadGroup>, key: DeadKey) {
         last_at: key.died_at,
     });
     group.count += 1;
-    // `None` would be before every time.
+    // Flattened, because `None` sorts before every time.
     group.first_at = [group.first_at, key.died_at].into_iter().flatten().min();
     group.last_at = group.last_at.max(key.died_at);
 }

@@ -1,8 +1,8 @@
-//! What has been given up: looked at, replayed, discarded.
+//! Dead letters: events that were given up, which can be read, replayed and discarded.
 //!
 //! # Layout
-//! [`DeadEvents`] is the handle. `cursor` goes over any number of dead events a page at a time; [`BulkChange`]
-//! changes what it finds, [`DeadStream`] shows it, [`DeadGroup`] counts it by cause.
+//! [`DeadEvents`] is the handle. `cursor` reads any number of dead letters one page at a time; [`BulkChange`]
+//! replays or discards them, [`DeadStream`] returns them, [`DeadGroup`] counts them by cause.
 
 mod bulk;
 mod cursor;
@@ -24,10 +24,12 @@ use crate::store::{Backend, DeadEvent, DeadFilter, Store, Table};
 use bulk::{Change, log_discarded};
 use cursor::Cursor;
 
-/// The dead letters of an outbox: events that failed too often, or for good.
+/// The dead letters of an outbox: events that failed too often or with a permanent error.
 ///
-/// They stay until somebody replays or discards them. [`Outbox::dead_events`](crate::Outbox::dead_events)
-/// gives the ones of a running outbox; a program that runs none makes its own.
+/// They remain in the table until they are replayed or discarded, or until the purge deletes them if
+/// `purge.dead_retention` is set. [`Outbox::dead_events`](crate::Outbox::dead_events) returns the handle of a running
+/// outbox; [`DeadEvents::new`] makes one for a program that runs no outbox, such as a maintenance task. Cloning it
+/// is cheap.
 ///
 /// ```no_run
 /// # use outbox_runtime::{DeadEvents, Error, store::{Backend, DeadFilter}};
@@ -40,6 +42,10 @@ use cursor::Cursor;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Cancel safety
+/// The future of every method can be dropped. A replay or discard of one event may have happened by then; a bulk
+/// replay or discard keeps the batches that were committed.
 pub struct DeadEvents<DB: Backend> {
     store: Store<DB>,
     replayed: Arc<dyn Fn() + Send + Sync>,
@@ -58,26 +64,26 @@ impl<DB: Backend> fmt::Debug for DeadEvents<DB> {
 }
 
 impl<DB: Backend> DeadEvents<DB> {
-    /// The dead events of a table.
+    /// Makes a handle for the dead letters of a table.
     pub fn new(pool: Pool<DB>, table: Table) -> Self {
         Self::of(Store::new(pool, table), Arc::new(|| {}))
     }
 
-    /// Those of a store; `replayed` is called when some of them are due again.
+    /// Makes a handle for a store; `replayed` is called when replayed events are due.
     pub(crate) fn of(store: Store<DB>, replayed: Arc<dyn Fn() + Send + Sync>) -> Self {
         Self { store, replayed }
     }
 
-    /// The oldest ones, at most so many.
+    /// Returns the oldest dead letters that match a filter, at most `limit`.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     pub async fn query(&self, filter: &DeadFilter, limit: u32) -> Result<Vec<DeadEvent>, Error> {
         let (mut found, mut after) = (Vec::new(), 0);
         while found.len() < limit as usize {
-            // Of a cause that is looked for here, few of a page may be.
-            let asked = if filter.fingerprint.is_some() { stream::PAGE } else { limit };
-            let page = self.store.dead(filter, after, asked.min(stream::PAGE)).await?;
+            // A fingerprint is matched here and not in SQL, so only a few rows of a page may match.
+            let wanted = if filter.fingerprint.is_some() { stream::PAGE } else { limit };
+            let page = self.store.dead(filter, after, wanted.min(stream::PAGE)).await?;
             let Some(last) = page.last() else { break };
             after = last.sequence;
             found.extend(page.into_iter().filter(|dead| filter.names_error_of(dead)));
@@ -86,85 +92,91 @@ impl<DB: Backend> DeadEvents<DB> {
         Ok(found)
     }
 
-    /// All of them, oldest first, however many there are: read a page at a time.
+    /// Returns a stream of all dead letters that match a filter, oldest first. It reads one page at a time, so any
+    /// number of them needs little memory.
     pub fn stream(&self, filter: DeadFilter) -> DeadStream<DB> {
         DeadStream::new(self.store.clone(), filter)
     }
 
-    /// One of them.
+    /// Returns the dead letter with an id, or `None` if there is none.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     pub async fn find(&self, event_id: impl AsRef<str>) -> Result<Option<DeadEvent>, Error> {
         self.store.dead_one(event_id.as_ref()).await
     }
 
-    /// How many there are.
+    /// Counts the dead letters that match a filter.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     pub async fn count(&self, filter: &DeadFilter) -> Result<u64, Error> {
         if filter.fingerprint.is_none() {
             return self.store.count_dead(filter).await;
         }
-        let (mut cursor, mut count) = (Cursor::begin(&self.store, filter, cursor::PAGE).await?, 0);
+        let (mut cursor, mut count) = (Cursor::start(&self.store, filter, cursor::PAGE).await?, 0);
         while let Some(page) = cursor.next().await? {
             count += page.len() as u64;
         }
         Ok(count)
     }
 
-    /// How many there are of each type and cause, the most frequent first.
+    /// Counts the dead letters that match a filter by event type and cause, the most frequent first.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     pub async fn groups(&self, filter: &DeadFilter) -> Result<Vec<DeadGroup>, Error> {
-        group::gather(Cursor::begin(&self.store, filter, cursor::PAGE).await?).await
+        group::collect(Cursor::start(&self.store, filter, cursor::PAGE).await?).await
     }
 
-    /// Makes one of them new again: no attempts, due at once.
+    /// Replays one dead letter: it becomes NEW, without failed attempts, and is due at once.
     ///
     /// # Errors
-    /// [`Error::NoSuchEvent`] or [`Error::NotDead`], or if the database fails.
+    /// Returns [`Error::NoSuchEvent`], [`Error::NotDead`], or an error if the database fails.
     pub async fn replay(&self, event_id: impl AsRef<str>) -> Result<(), Error> {
         let event_id = event_id.as_ref();
         let sequence = self.sequence_of(event_id).await?;
         if self.store.replay_rows(&[sequence]).await? == 0 {
-            // Somebody else was faster.
+            // It was replayed or discarded concurrently.
             return Err(self.no_longer_dead(event_id).await?);
         }
         (self.replayed)();
         Ok(())
     }
 
-    /// Makes all that are dead now new again, a batch at a time with a pause after each, so that others
-    /// can write meanwhile; gives how many. Events that die meanwhile are left alone, so it ends.
+    /// Replays all dead letters that match a filter, `batch` at a time, and returns their number.
+    ///
+    /// It pauses between batches, so that other transactions can write meanwhile. Only events that are dead when it
+    /// starts are replayed, so it ends even if replayed events fail again.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] if the database fails, with how far it got. What was replayed stays so:
-    /// calling it again goes on from there. [`Error::BatchSizeZero`] if `batch` is zero.
+    /// Returns [`Error::Interrupted`] with the number of replayed events if the database fails; they remain
+    /// replayed, and calling it again continues with the rest. Returns [`Error::BatchSizeZero`] if `batch` is zero.
     pub async fn replay_all(&self, filter: &DeadFilter, batch: u32) -> Result<u64, Error> {
-        self.replaying(filter, batch).await?.finish().await
+        self.replaying(filter, batch).await?.run().await
     }
 
-    /// [`replay_all`](Self::replay_all) step by step, for those who want to see it move.
+    /// Starts a bulk replay that runs one batch at a time. See [`replay_all`](Self::replay_all).
     ///
     /// # Errors
-    /// If the database fails, or `batch` is zero ([`Error::BatchSizeZero`]).
+    /// Returns [`Error::BatchSizeZero`] if `batch` is zero, or an error if the database fails.
     pub async fn replaying(
         &self,
         filter: &DeadFilter,
         batch: u32,
     ) -> Result<BulkChange<DB>, Error> {
         let change = Change::Replay(Arc::clone(&self.replayed));
-        BulkChange::begin(&self.store, filter, batch, change).await
+        BulkChange::start(&self.store, filter, batch, change).await
     }
 
-    /// Deletes one of them. Its id, its type, its last error and the reason go to the log, and nothing
-    /// else: neither aggregate nor tenant nor payload.
+    /// Deletes one dead letter.
+    ///
+    /// Its id, event type, last error and the reason are logged at info level; aggregate, tenant and payload are
+    /// not.
     ///
     /// # Errors
-    /// [`Error::NoSuchEvent`], [`Error::NotDead`] or [`Error::NoReason`], or if the database fails.
+    /// Returns [`Error::NoSuchEvent`], [`Error::NotDead`], [`Error::NoReason`] if the reason is blank, or an error
+    /// if the database fails.
     pub async fn discard(&self, event_id: impl AsRef<str>, reason: &str) -> Result<(), Error> {
         let (event_id, reason) = (event_id.as_ref(), checked(reason)?);
         let sequence = self.sequence_of(event_id).await?;
@@ -177,26 +189,28 @@ impl<DB: Backend> DeadEvents<DB> {
         Ok(())
     }
 
-    /// Deletes all that are dead now, a batch at a time; gives how many. Events that die meanwhile are left
-    /// alone.
+    /// Deletes all dead letters that match a filter, one batch at a time, and returns their number.
+    ///
+    /// Only events that are dead when it starts are deleted. Each is logged as in [`discard`](Self::discard).
     ///
     /// # Errors
-    /// [`Error::NoReason`]; [`Error::Interrupted`] if the database fails, with how far it got.
+    /// Returns [`Error::NoReason`] if the reason is blank, and [`Error::Interrupted`] with the number of deleted
+    /// events if the database fails.
     pub async fn discard_all(&self, filter: &DeadFilter, reason: &str) -> Result<u64, Error> {
-        self.discarding(filter, reason).await?.finish().await
+        self.discarding(filter, reason).await?.run().await
     }
 
-    /// [`discard_all`](Self::discard_all) step by step.
+    /// Starts a bulk discard that runs one batch at a time. See [`discard_all`](Self::discard_all).
     ///
     /// # Errors
-    /// [`Error::NoReason`], or if the database fails.
+    /// Returns [`Error::NoReason`] if the reason is blank, or an error if the database fails.
     pub async fn discarding(
         &self,
         filter: &DeadFilter,
         reason: &str,
     ) -> Result<BulkChange<DB>, Error> {
         let change = Change::Discard { reason: checked(reason)? };
-        BulkChange::begin(&self.store, filter, cursor::PAGE, change).await
+        BulkChange::start(&self.store, filter, cursor::PAGE, change).await
     }
 
     async fn sequence_of(&self, event_id: &str) -> Result<i64, Error> {

@@ -8,17 +8,19 @@ use futures_core::Stream;
 use crate::Error;
 use crate::store::{Backend, DeadEvent, DeadFilter, Store};
 
-/// How many are read at once: a payload may have a megabyte.
+/// The number of dead letters that are read at once; small, because a payload may have a megabyte.
 pub(super) const PAGE: u32 = 50;
 
-/// Dead events as they are read, oldest first. After an error it goes on where it was.
+/// A stream of dead letters, oldest first, made by [`DeadEvents::stream`](super::DeadEvents::stream).
+///
+/// It reads one page at a time. After an error it can be polled again, and continues where it was.
 pub struct DeadStream<DB: Backend> {
     store: Store<DB>,
     filter: DeadFilter,
     after: i64,
     ready: VecDeque<DeadEvent>,
     reading: Option<Reading>,
-    ended: bool,
+    exhausted: bool,
 }
 
 type Reading = Pin<Box<dyn Future<Output = Result<Vec<DeadEvent>, Error>> + Send>>;
@@ -32,7 +34,7 @@ impl<DB: Backend> fmt::Debug for DeadStream<DB> {
 impl<DB: Backend> DeadStream<DB> {
     pub(super) fn new(store: Store<DB>, filter: DeadFilter) -> Self {
         let (ready, reading) = (VecDeque::new(), None);
-        Self { store, filter, after: 0, ready, reading, ended: false }
+        Self { store, filter, after: 0, ready, reading, exhausted: false }
     }
 
     fn read(&self) -> Reading {
@@ -50,7 +52,7 @@ impl<DB: Backend> Stream for DeadStream<DB> {
             if let Some(dead) = this.ready.pop_front() {
                 return Poll::Ready(Some(Ok(dead)));
             }
-            if this.ended {
+            if this.exhausted {
                 return Poll::Ready(None);
             }
             let reading = match &mut this.reading {
@@ -64,7 +66,7 @@ impl<DB: Backend> Stream for DeadStream<DB> {
             this.reading = None;
             match read {
                 Ok(page) => {
-                    this.ended = page.is_empty();
+                    this.exhausted = page.is_empty();
                     this.after = page.last().map_or(this.after, |last| last.sequence);
                     let named = page.into_iter().filter(|dead| this.filter.names_error_of(dead));
                     this.ready.extend(named);

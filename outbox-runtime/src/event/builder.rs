@@ -8,7 +8,13 @@ use super::{
 };
 use crate::clock;
 
-/// Starts an envelope for a typed event, to say more about it than the event itself does.
+/// Starts building an envelope for a typed event.
+///
+/// `tx.write(..)` takes a typed event as it is. Use this function to set more than the event itself carries:
+/// an aggregate id, a tenant, headers, an id of your own, or a delay. The builder can be written without calling
+/// [`build`](EnvelopeBuilder::build).
+///
+/// An event that cannot be serialised is not reported here, but by `build` or by the write.
 ///
 /// ```
 /// # use outbox_runtime as outbox;
@@ -34,16 +40,20 @@ pub fn event<E: EventType>(event: E) -> EnvelopeBuilder<Typed> {
         aggregate_type: Ok(E::AGGREGATE
             .map_or_else(AggregateName::default, |tied| AggregateName::derived(tied.name))),
         aggregate_id,
-        ..EnvelopeBuilder::with(Typed { event_type: EventName::derived(event_type), payload })
+        ..EnvelopeBuilder::new(Typed { event_type: EventName::derived(event_type), payload })
     }
 }
 
-/// Collects what an envelope says; [`build`](Self::build) checks it.
+/// Builds an [`EventEnvelope`].
 ///
-/// `K` tells where name and payload come from: [`Typed`] has both from the event, [`Dynamic`] has a
-/// name and takes raw JSON.
+/// [`event`] starts one for a typed event, [`EventEnvelope::builder`] one for an event with a dynamic name. `K` is
+/// where name and payload come from: with [`Typed`] both come from the event, with [`Dynamic`] the name is a string
+/// and the payload is raw JSON.
+///
+/// The setters check nothing. [`build`](Self::build) checks every value, and so does writing the builder with
+/// `tx.write(..)`, before any SQL runs.
 #[derive(Debug)]
-#[must_use = "an envelope says nothing until it is built or written"]
+#[must_use = "a builder does nothing until it is built or written"]
 pub struct EnvelopeBuilder<K> {
     kind: K,
     event_id: Option<Result<EventId, EventError>>,
@@ -56,14 +66,14 @@ pub struct EnvelopeBuilder<K> {
     deliver_after: Option<Duration>,
 }
 
-/// Name and payload come from a typed event.
+/// Marks an [`EnvelopeBuilder`] whose name and payload come from a typed event.
 #[derive(Debug)]
 pub struct Typed {
     event_type: EventName,
     payload: Result<Payload, EventError>,
 }
 
-/// The name is a string and the payload raw JSON.
+/// Marks an [`EnvelopeBuilder`] whose name is a string and whose payload is raw JSON.
 #[derive(Debug)]
 pub struct Dynamic {
     event_type: String,
@@ -71,7 +81,7 @@ pub struct Dynamic {
     bytes: Option<Redacted<Vec<u8>>>,
 }
 
-/// Keeps a payload out of `Debug`.
+/// Keeps a payload out of `Debug` output.
 struct Redacted<T>(T);
 
 impl<T> std::fmt::Debug for Redacted<T> {
@@ -81,7 +91,7 @@ impl<T> std::fmt::Debug for Redacted<T> {
 }
 
 impl<K> EnvelopeBuilder<K> {
-    fn with(kind: K) -> Self {
+    fn new(kind: K) -> Self {
         Self {
             kind,
             event_id: None,
@@ -95,66 +105,73 @@ impl<K> EnvelopeBuilder<K> {
         }
     }
 
-    /// Sets the id instead of generating one. Writing the same id twice writes one event.
+    /// Sets the event's id, instead of generating one.
+    ///
+    /// Writing the same id twice stores one event, so an id of your own makes a write idempotent. It may have
+    /// 1 to 36 characters from `!` to `~`.
     pub fn event_id(mut self, id: impl AsRef<str>) -> Self {
         self.event_id = Some(id.as_ref().parse());
         self
     }
 
-    /// Sets when it happened, if that is not now. Cut to whole microseconds.
+    /// Sets the time at which the event happened; the default is the time at which it is built or written.
+    ///
+    /// The time is truncated to whole microseconds, which every database can store.
     pub fn occurred_at(mut self, time: SystemTime) -> Self {
         self.occurred_at = Some(time);
         self
     }
 
-    /// Sets what it is about: a derived aggregate or a name.
+    /// Sets the aggregate type: a value of a type that derives [`AggregateType`](super::AggregateType), or a name.
     pub fn aggregate_type(mut self, aggregate: impl IntoAggregateName) -> Self {
         self.aggregate_type = aggregate.into_aggregate_name();
         self
     }
 
-    /// Sets which one it is about.
+    /// Sets the id of the aggregate that the event belongs to.
     pub fn aggregate_id(mut self, id: impl Into<String>) -> Self {
         self.aggregate_id = Some(id.into());
         self
     }
 
-    /// Sets the tenant it belongs to.
+    /// Sets the tenant that the event belongs to.
     pub fn tenant(mut self, tenant_id: impl Into<String>) -> Self {
         self.tenant_id = Some(tenant_id.into());
         self
     }
 
-    /// Adds a header; a later one replaces an earlier one with the same key.
+    /// Adds a header, replacing an earlier one with the same key.
     pub fn header(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.insert(key.into(), value.into());
         self
     }
 
-    /// Delivers it not before a time. A time that has passed when the event is built, by the clock of this
-    /// process, is no delay: the event is due when it is written.
+    /// Delays the delivery until a point in time.
+    ///
+    /// A time that has already passed when the event is built, by the clock of this process, is no delay: the event
+    /// is due when it is written.
     pub fn deliver_at(mut self, time: SystemTime) -> Self {
         self.deliver_at = Some(time);
         self
     }
 
-    /// Delivers it a while after it was written.
+    /// Delays the delivery by a duration, counted from the write by the database's clock.
     pub fn deliver_after(mut self, delay: Duration) -> Self {
         self.deliver_after = Some(delay);
         self
     }
 
-    fn choices(&self) -> Chosen {
+    fn set_by_caller(&self) -> Chosen {
         Chosen { event_id: self.event_id.is_some(), occurred_at: self.occurred_at.is_some() }
     }
 
-    /// What is not said about its time is `now`.
-    fn finish(
+    /// Checks the parts and assembles the envelope. `now` is used for every time that was not set.
+    fn assemble(
         self,
         now: SystemTime,
-        take: impl FnOnce(K) -> Result<(EventName, Payload), EventError>,
+        name_and_payload: impl FnOnce(K) -> Result<(EventName, Payload), EventError>,
     ) -> Result<EventEnvelope, EventError> {
-        let (event_type, payload) = take(self.kind)?;
+        let (event_type, payload) = name_and_payload(self.kind)?;
         if let Some(id) = &self.aggregate_id {
             text::check(Field::AggregateId, id, MAX_AGGREGATE_ID_BYTES)?;
         }
@@ -168,7 +185,7 @@ impl<K> EnvelopeBuilder<K> {
         };
         let delay = delay(now, self.deliver_at, self.deliver_after)?;
         let (event_id, id_used) = match self.event_id {
-            Some(chosen) => (chosen?, IdUsed::Maybe),
+            Some(id) => (id?, IdUsed::Maybe),
             None => (EventId::generate(), IdUsed::generated()),
         };
         Ok(EventEnvelope::new(Parts {
@@ -183,7 +200,7 @@ impl<K> EnvelopeBuilder<K> {
             available_at: match delay {
                 None => now,
                 Some(Delay::Until(time)) => time,
-                // `delay` has checked that it can be added.
+                // `delay` has checked that the sum does not overflow.
                 Some(Delay::For(delay)) => now.checked_add(delay).unwrap_or(now),
             },
             delay,
@@ -193,46 +210,48 @@ impl<K> EnvelopeBuilder<K> {
 }
 
 impl EnvelopeBuilder<Typed> {
-    /// Checks everything and seals it.
+    /// Checks every value and returns the envelope.
     ///
     /// # Errors
-    /// The first thing that cannot be stored as it is.
+    /// Returns the first value that cannot be stored: a payload that cannot be serialised or is too large, an id,
+    /// name or header that is empty, too long or has forbidden characters, a time out of range, two delays.
     pub fn build(self) -> Result<EventEnvelope, EventError> {
         self.build_at(clock::now())
     }
 
     fn build_at(self, now: SystemTime) -> Result<EventEnvelope, EventError> {
-        self.finish(now, |Typed { event_type, payload }| Ok((event_type, payload?)))
+        self.assemble(now, |Typed { event_type, payload }| Ok((event_type, payload?)))
     }
 }
 
 impl EnvelopeBuilder<Dynamic> {
     pub(super) fn dynamic(event_type: String) -> Self {
-        Self::with(Dynamic { event_type, json: None, bytes: None })
+        Self::new(Dynamic { event_type, json: None, bytes: None })
     }
 
-    /// Sets the payload as JSON text.
+    /// Sets the payload as JSON text, which is stored as given.
     pub fn payload_json(mut self, json: impl Into<String>) -> Self {
         self.kind.json = Some(Redacted(json.into()));
         self
     }
 
-    /// Sets the payload as the bytes of JSON text.
+    /// Sets the payload as the UTF-8 bytes of JSON text, which is stored as given.
     pub fn payload_bytes(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.kind.bytes = Some(Redacted(bytes.into()));
         self
     }
 
-    /// Checks everything and seals it.
+    /// Checks every value and returns the envelope.
     ///
     /// # Errors
-    /// The first thing that is missing, given twice, or cannot be stored as it is.
+    /// Returns the first value that cannot be stored: a payload that is missing, set twice, not JSON or too large,
+    /// an id, name or header that is empty, too long or has forbidden characters, a time out of range, two delays.
     pub fn build(self) -> Result<EventEnvelope, EventError> {
         self.build_at(clock::now())
     }
 
     fn build_at(self, now: SystemTime) -> Result<EventEnvelope, EventError> {
-        self.finish(now, |Dynamic { event_type, json, bytes }| {
+        self.assemble(now, |Dynamic { event_type, json, bytes }| {
             let event_type = EventName::new(event_type)?;
             let payload = match (json, bytes) {
                 (Some(Redacted(json)), None) => Payload::json(json)?,
@@ -259,7 +278,7 @@ fn delay(
         }
         (None, Some(Duration::ZERO)) => Err(EventError::DelayZero),
         (None, Some(delay)) => {
-            // The database adds it to its own clock; ours only tells whether the sum can be stored.
+            // The database adds the delay to its own clock; here it is only checked that the sum can be stored.
             let due = now.checked_add(delay);
             storable(Field::DeliverAt, due.ok_or(EventError::TimeOutOfRange(Field::DeliverAt))?)?;
             Ok(Some(Delay::For(delay)))
@@ -267,7 +286,7 @@ fn delay(
     }
 }
 
-/// 9999-12-31T00:00:00Z: `DATETIME` ends a day later.
+/// 9999-12-31T00:00:00Z, one day before the end of the range of `DATETIME`.
 const LAST_STORABLE: Duration = Duration::from_secs(253_402_214_400);
 
 fn storable(field: Field, time: SystemTime) -> Result<SystemTime, EventError> {
@@ -277,7 +296,7 @@ fn storable(field: Field, time: SystemTime) -> Result<SystemTime, EventError> {
     }
 }
 
-/// Whatever can be written: a typed event, a builder, or a finished envelope.
+/// A value that can be written to the outbox: a typed event, an [`EnvelopeBuilder`] or an [`EventEnvelope`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an event",
     label = "this cannot be written to the outbox",
@@ -285,13 +304,13 @@ fn storable(field: Field, time: SystemTime) -> Result<SystemTime, EventError> {
             `EventEnvelope`"
 )]
 pub trait IntoEnvelope {
-    /// The checked envelope.
+    /// Converts the value into a checked envelope.
     ///
     /// # Errors
-    /// If the event cannot be stored as it is.
+    /// Returns the first value of the event that cannot be stored.
     fn into_envelope(self) -> Result<EventEnvelope, EventError>;
 
-    /// The same by the clock of whoever writes it.
+    /// Converts the value into a checked envelope, with `now` for every time that was not set.
     #[doc(hidden)]
     fn into_envelope_at(self, now: SystemTime) -> Result<EventEnvelope, EventError>
     where
@@ -301,14 +320,14 @@ pub trait IntoEnvelope {
         self.into_envelope()
     }
 
-    /// What whoever made it has chosen, and would otherwise differ from event to event.
+    /// Returns which of the values that are otherwise generated were set by the caller.
     #[doc(hidden)]
     fn chosen(&self) -> Chosen {
         Chosen::default()
     }
 }
 
-/// Of an event's id and time, those that were not left to us.
+/// Which of the values that are otherwise generated for each event were set by the caller.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Chosen {
@@ -337,7 +356,7 @@ impl IntoEnvelope for EnvelopeBuilder<Typed> {
     }
 
     fn chosen(&self) -> Chosen {
-        self.choices()
+        self.set_by_caller()
     }
 }
 
@@ -351,7 +370,7 @@ impl IntoEnvelope for EnvelopeBuilder<Dynamic> {
     }
 
     fn chosen(&self) -> Chosen {
-        self.choices()
+        self.set_by_caller()
     }
 }
 

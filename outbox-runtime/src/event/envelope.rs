@@ -7,10 +7,14 @@ use super::{
     AggregateName, Dynamic, EnvelopeBuilder, EventError, EventId, EventName, Headers, Payload,
 };
 
-/// One event with everything that travels with it. Immutable; cloning it copies a pointer.
+/// One event in its stored form: id, type, aggregate, tenant, headers, payload and times.
 ///
-/// Typed events become envelopes by themselves ([`IntoEnvelope`](super::IntoEnvelope),
-/// [`event`](super::event)); an envelope under a dynamic name is built here.
+/// An envelope is immutable and has been validated, and cloning it copies a pointer. A listener may ask for it
+/// with an argument of this type. Typed events are converted when they are written
+/// ([`IntoEnvelope`](super::IntoEnvelope)), and [`event`](super::event) sets more on them; an event whose type
+/// is known only at run time is built with [`EventEnvelope::builder`] or [`EventEnvelope::json`].
+///
+/// `Debug` output shows ids, names and sizes, never the payload or the value of a header.
 ///
 /// ```
 /// # use outbox_runtime::event::EventEnvelope;
@@ -25,7 +29,7 @@ use super::{
 #[derive(Clone)]
 pub struct EventEnvelope(Arc<Parts>);
 
-/// What an envelope is made of, checked.
+/// The checked parts of an envelope.
 #[derive(Clone)]
 pub(super) struct Parts {
     pub(super) event_id: EventId,
@@ -41,13 +45,15 @@ pub(super) struct Parts {
     pub(super) id_used: IdUsed,
 }
 
-/// Whether a row with the event's id may exist before the event is inserted. Shared by all copies of
-/// an envelope, so that writing it once more is known to be that.
+/// Whether a row with the event's id may exist before the event is inserted.
+///
+/// All clones of an envelope share it, so that writing the same envelope again is recognised.
 #[derive(Clone)]
 pub(super) enum IdUsed {
-    /// The caller chose the id, or it was read from a row.
+    /// The id was set by the caller or read from a row.
     Maybe,
-    /// The id was generated for this event: once an insert of it has begun.
+    /// The id was generated for this event, so a row exists only after an insert of it has begun; the flag is
+    /// set when one does.
     OnceInserted(Arc<AtomicBool>),
 }
 
@@ -57,7 +63,7 @@ impl IdUsed {
     }
 }
 
-/// What a row holds.
+/// The columns of a row that make up an envelope.
 pub(crate) struct StoredParts {
     pub(crate) event_id: EventId,
     pub(crate) event_type: String,
@@ -70,25 +76,25 @@ pub(crate) struct StoredParts {
     pub(crate) payload: String,
 }
 
-/// When an event may be delivered, if not at once.
+/// How long the delivery of an event is delayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delay {
-    /// Not before this time.
+    /// The event is due at this time.
     Until(SystemTime),
-    /// This long after it was written, by the database's clock.
+    /// The event is due this long after it was written, by the database's clock.
     For(Duration),
 }
 
 impl EventEnvelope {
-    /// Starts an envelope under a dynamic name.
+    /// Starts building an envelope for an event whose type is given as a string.
     pub fn builder(event_type: impl Into<String>) -> EnvelopeBuilder<Dynamic> {
         EnvelopeBuilder::dynamic(event_type.into())
     }
 
-    /// An envelope that is nothing but a name and JSON text.
+    /// Builds an envelope from an event type and a JSON payload, with a generated id and no aggregate.
     ///
     /// # Errors
-    /// If the name or the JSON text cannot be one.
+    /// Returns an error if the event type is not a valid name, or the payload is not JSON or too large.
     pub fn json(
         event_type: impl Into<String>,
         payload: impl Into<String>,
@@ -96,7 +102,7 @@ impl EventEnvelope {
         Self::builder(event_type).payload_json(payload).build()
     }
 
-    /// The same event with more headers; without them if there would be too many.
+    /// Adds headers to the event, or none of them if the headers would exceed their limit.
     #[cfg(feature = "opentelemetry")]
     pub(crate) fn and_headers(mut self, more: Vec<(&str, String)>) -> Self {
         let mut headers = self.0.headers.clone();
@@ -109,15 +115,15 @@ impl EventEnvelope {
         self
     }
 
-    /// The same event as if it were due at once.
+    /// Removes the event's delay.
     #[cfg(feature = "testing")]
     pub(crate) fn without_delay(mut self) -> Self {
         Arc::make_mut(&mut self.0).delay = None;
         self
     }
 
-    /// An envelope as it was stored. What a database holds was checked before, or is somebody's own
-    /// row; either way it is delivered as it stands.
+    /// Makes an envelope from a stored row. Its values were validated when it was written, or it was inserted by
+    /// other means; either way it is delivered as it stands.
     pub(crate) fn stored(stored: StoredParts) -> Self {
         Self::new(Parts {
             event_id: stored.event_id,
@@ -134,7 +140,8 @@ impl EventEnvelope {
         })
     }
 
-    /// Whether a row with its id may exist already. A generated id is no one else's.
+    /// Returns whether a row with this id may exist already. A generated id is unique, so only an earlier insert
+    /// of the same envelope can have made one.
     pub(crate) fn id_may_exist(&self) -> bool {
         match &self.0.id_used {
             IdUsed::Maybe => true,
@@ -142,7 +149,7 @@ impl EventEnvelope {
         }
     }
 
-    /// Says that an insert of it begins.
+    /// Records that an insert of this envelope begins.
     pub(crate) fn inserting(&self) {
         if let IdUsed::OnceInserted(begun) = &self.0.id_used {
             begun.store(true, Ordering::Relaxed);
@@ -153,74 +160,72 @@ impl EventEnvelope {
         Self(Arc::new(parts))
     }
 
-    /// The id that a consumer deduplicates by.
+    /// Returns the event's unique id, used for deduplication.
     pub fn event_id(&self) -> EventId {
         self.0.event_id
     }
 
-    /// The event's name.
+    /// Returns the name of the event type.
     pub fn event_type(&self) -> &str {
         self.0.event_type.as_str()
     }
 
-    /// When it happened, in whole microseconds.
+    /// Returns the time at which the event happened, in whole microseconds.
     pub fn occurred_at(&self) -> SystemTime {
         self.0.occurred_at
     }
 
-    /// The name of what it is about.
+    /// Returns the name of the aggregate type; `__GLOBAL__` if the event belongs to no aggregate.
     pub fn aggregate_type(&self) -> &str {
         self.0.aggregate_type.as_str()
     }
 
-    /// Which one it is about.
+    /// Returns the id of the aggregate, if one was set.
     pub fn aggregate_id(&self) -> Option<&str> {
         self.0.aggregate_id.as_deref()
     }
 
-    /// The tenant it belongs to. It travels with the event; nothing is filtered by it.
+    /// Returns the tenant, if one was set. It is metadata: events are neither filtered nor isolated by it.
     pub fn tenant_id(&self) -> Option<&str> {
         self.0.tenant_id.as_deref()
     }
 
-    /// What travels beside the payload.
+    /// Returns the headers.
     pub fn headers(&self) -> &Headers {
         &self.0.headers
     }
 
-    /// What it takes of the budget for events in flight: its payload and its headers.
+    /// Returns the bytes of payload and headers, which count against the limit for events in flight.
     pub(crate) fn bytes(&self) -> usize {
         self.payload().len() + self.headers().bytes()
     }
 
-    /// What is said.
+    /// Returns the JSON payload.
     pub fn payload(&self) -> &Payload {
         &self.0.payload
     }
 
-    /// The delay that the event was built with, if it has not passed by then.
+    /// Returns the delay that the event was built with, unless it had passed by then.
     ///
-    /// An event that is read from its row has none, since its delay is over; see
-    /// [`available_at`](Self::available_at) for when it ended.
+    /// An event that was read from its row has no delay any more; [`available_at`](Self::available_at) is when it
+    /// ended.
     pub fn delay(&self) -> Option<Delay> {
         self.0.delay
     }
 
-    /// The time at which the event becomes due, or became due.
+    /// Returns the time at which the event becomes due, or became due.
     ///
-    /// Of an envelope that was built here, this is the end of its [`delay`](Self::delay), or else the time at
-    /// which it was built, by the clock of this process. An event that goes straight from the commit to its
-    /// listener keeps it.
+    /// For an envelope that was built in this process, this is the end of its [`delay`](Self::delay), or without a
+    /// delay the time at which it was built, by the clock of this process. An event that goes through the hot
+    /// queue keeps that value.
     ///
-    /// Of an event that the poller has claimed, it is what the row's `available_at` said before the claim: the
-    /// end of the delay, or for an event without one the time of its insert, by the clock of the database.
-    /// The column moves with every outcome but the last, so in a later attempt it is the time for which that
-    /// attempt was planned: after a failure the end of its back-off, after
-    /// [`Outcome::RetryAfter`](crate::listener::Outcome::RetryAfter) the end of that time, after the loss of
-    /// a node the end of its lease, and after a replay the time of the replay.
+    /// For an event that the poller has claimed, it is the row's `available_at` before the claim: the end of the
+    /// delay, or without a delay the time of the insert, by the clock of the database. The column moves with every
+    /// settlement but the last, so in a later attempt it is the time for which that attempt was scheduled: after a
+    /// failure the end of the back-off, after [`Outcome::RetryAfter`](crate::listener::Outcome::RetryAfter) the end
+    /// of that delay, after the loss of a node the end of its lease, and after a replay the time of the replay.
     ///
-    /// Where the row does not hold it any more, in a dead event, it is
-    /// [`occurred_at`](Self::occurred_at).
+    /// The row of a dead letter no longer holds it; there it is [`occurred_at`](Self::occurred_at).
     ///
     /// ```
     /// # use outbox_runtime::event::EventEnvelope;
@@ -235,7 +240,7 @@ impl EventEnvelope {
     }
 }
 
-/// Shows ids, names and sizes, never the payload.
+/// Shows ids, names and sizes, never the payload or the value of a header.
 impl fmt::Debug for EventEnvelope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventEnvelope")

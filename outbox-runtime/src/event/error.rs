@@ -2,29 +2,29 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// Why an event was refused. It is always refused before the database hears of it, so the business
-/// transaction is untouched.
+/// The reason for which an event is invalid.
 ///
-/// No variant carries the payload, a header value or an id.
+/// Events are validated before any SQL runs, so an invalid one does not affect the business transaction. No
+/// variant carries the payload, a header value or an id.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum EventError {
-    /// A name or id has no characters.
+    /// A name or id is empty.
     #[error("{0} is empty")]
     Empty(Field),
 
     /// A text is longer than its column.
     #[error("{field} has {actual} bytes; at most {limit} are allowed")]
     TooLong {
-        /// Which text.
+        /// The part of the event.
         field: Field,
-        /// The most bytes it may have.
+        /// The maximum length in bytes.
         limit: usize,
-        /// The bytes it has.
+        /// The actual length in bytes.
         actual: usize,
     },
 
-    /// A text begins or ends with white space, which some databases ignore when they compare.
+    /// A text begins or ends with white space, which some databases ignore in comparisons.
     #[error("{0} begins or ends with white space")]
     OuterSpace(Field),
 
@@ -33,15 +33,15 @@ pub enum EventError {
     ControlCharacter(Field),
 
     /// An event id has a character outside `!` to `~`.
-    #[error("event id may only have characters from `!` to `~`")]
+    #[error("event id may contain only characters from `!` to `~`")]
     EventIdCharacter,
 
     /// The headers, as JSON, are larger than their column.
     #[error("headers take {actual} bytes as JSON; at most {limit} are allowed")]
     HeadersTooLarge {
-        /// The most bytes they may take.
+        /// The maximum size in bytes.
         limit: usize,
-        /// The bytes they take.
+        /// The actual size in bytes.
         actual: usize,
     },
 
@@ -52,50 +52,50 @@ pub enum EventError {
     /// The payload is larger than [`MAX_PAYLOAD_BYTES`](crate::event::MAX_PAYLOAD_BYTES).
     #[error("payload has {actual} bytes; at most {limit} are allowed")]
     PayloadTooLarge {
-        /// The most bytes it may have.
+        /// The maximum size in bytes.
         limit: usize,
-        /// The bytes it has.
+        /// The actual size in bytes.
         actual: usize,
     },
 
     /// The payload is not JSON text that can be read back.
     #[error("payload is not JSON: {reason}")]
     PayloadNotJson {
-        /// What the parser met and where; never the content.
+        /// The parser's error with line and column; it never quotes the content.
         reason: String,
     },
 
     /// The payload bytes are not UTF-8.
     #[error("payload is not UTF-8 (first bad byte at {offset})")]
     PayloadNotUtf8 {
-        /// Where the first bad byte is.
+        /// The offset of the first invalid byte.
         offset: usize,
     },
 
-    /// The event's own `Serialize` failed. What it said is not kept: it may quote the content.
+    /// The event's `Serialize` implementation failed. Its error is dropped, because it may quote the content.
     #[error(
         "payload of `{event_type}` cannot be serialised: a map has keys that are not strings, or a \
          `Serialize` of your own failed"
     )]
     PayloadNotSerializable {
-        /// The event's name.
+        /// The name of the event type.
         event_type: &'static str,
     },
 
     /// Neither `payload_json` nor `payload_bytes` was called.
-    #[error("no payload was given; call `payload_json` or `payload_bytes`")]
+    #[error("no payload was set; call `payload_json` or `payload_bytes`")]
     PayloadMissing,
 
     /// Both `payload_json` and `payload_bytes` were called.
-    #[error("two payloads were given; call only one of `payload_json` and `payload_bytes`")]
+    #[error("two payloads were set; call only one of `payload_json` and `payload_bytes`")]
     PayloadTwice,
 
     /// Both `deliver_at` and `deliver_after` were called.
-    #[error("two delays were given; call only one of `deliver_at` and `deliver_after`")]
+    #[error("two delays were set; call only one of `deliver_at` and `deliver_after`")]
     DelayTwice,
 
-    /// `deliver_after` was given no time at all.
-    #[error("`deliver_after` was given a zero delay; leave it out to deliver at once")]
+    /// `deliver_after` was called with a delay of zero.
+    #[error("`deliver_after` must be greater than zero; leave it out to deliver at once")]
     DelayZero,
 
     /// A time is outside the years 1970 to 9999, which every database can store.
@@ -103,27 +103,27 @@ pub enum EventError {
     TimeOutOfRange(Field),
 }
 
-/// The part of an event that an [`EventError`] speaks of.
+/// The part of an event that an [`EventError`] is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Field {
     /// The event's id.
     EventId,
-    /// The event's name.
+    /// The name of the event type.
     EventType,
-    /// The aggregate's name.
+    /// The name of the aggregate type.
     AggregateType,
     /// The aggregate's id.
     AggregateId,
-    /// The tenant.
+    /// The tenant's id.
     TenantId,
-    /// A header's key.
+    /// The key of a header.
     HeaderKey,
-    /// A header's value.
+    /// The value of a header.
     HeaderValue,
-    /// When it happened.
+    /// The time at which the event happened.
     OccurredAt,
-    /// When it may be delivered.
+    /// The time at which the event becomes due.
     DeliverAt,
 }
 

@@ -3,10 +3,13 @@ use std::fmt;
 
 use super::{EventError, Field};
 
-/// The most bytes that headers may take as JSON: what a `TEXT` column holds on every database.
+/// The maximum size of an event's headers as JSON, in bytes: what a `TEXT` column holds on every database.
 pub const MAX_HEADERS_BYTES: usize = 65_535;
 
-/// Text that travels beside the payload: a trace context, a content type, a reply address.
+/// The headers of an event: string keys and values that are stored with the payload.
+///
+/// Use them for a trace context, a content type or a reply address. `Debug` output shows the keys only, because a
+/// value may be a token or an address.
 ///
 /// ```
 /// # use outbox_runtime::event::Headers;
@@ -17,42 +20,44 @@ pub const MAX_HEADERS_BYTES: usize = 65_535;
 pub struct Headers(BTreeMap<String, String>);
 
 impl Headers {
-    /// The value under a key.
+    /// Returns the value of a header.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
     }
 
-    /// All headers, ordered by key.
+    /// Returns an iterator over all headers, ordered by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// How many there are.
+    /// Returns the number of headers.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no headers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many bytes their keys and values have.
+    /// Returns the bytes of all keys and values.
     pub(super) fn bytes(&self) -> usize {
         self.0.iter().map(|(key, value)| key.len() + value.len()).sum()
     }
 
-    /// The stored form: `None`, a database's NULL, when there are none.
+    /// Returns the stored form: a JSON object, or `None` (NULL in the database) when there are no headers.
     pub fn to_json(&self) -> Option<String> {
-        // A map of strings always serialises.
+        // Serialising a map of strings cannot fail.
         (!self.is_empty()).then(|| serde_json::to_string(&self.0).unwrap_or_default())
     }
 
-    /// Reads the stored form. NULL, empty text and JSON `null` are no headers. A header whose value is
-    /// `null`, as other writers store it, is left out; the others stay.
+    /// Reads the stored form.
+    ///
+    /// NULL, empty text and JSON `null` read as no headers. A header whose value is `null`, as other writers may
+    /// store it, is skipped; the others are kept.
     ///
     /// # Errors
-    /// If it is anything else than a JSON object of strings.
+    /// Returns [`EventError::HeadersMalformed`] for anything else than a JSON object of strings.
     pub fn from_json(stored: Option<&str>) -> Result<Self, EventError> {
         let stored = stored.unwrap_or_default().trim();
         if stored.is_empty() {
@@ -94,7 +99,7 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Headers {
     }
 }
 
-/// Shows the keys only: a value may be a token or an address.
+/// Shows the keys only, because a value may be a token or an address.
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
@@ -130,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_null_value_is_left_out() {
+    fn a_null_value_is_skipped() {
         let stored = r#"{"a":null,"b":"2","c":null,"d":"","e":"4","e":null}"#;
         let headers: Headers = [("b", "2"), ("d", "")].into_iter().collect();
         assert_eq!(Headers::from_json(Some(stored)).unwrap(), headers);

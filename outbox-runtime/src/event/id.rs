@@ -8,13 +8,13 @@ use ulid::Ulid;
 use super::{EventError, Field};
 use crate::clock;
 
-/// The longest event id.
+/// The maximum length of an event id, in bytes.
 pub const MAX_EVENT_ID_BYTES: usize = 36;
 
-/// The identity of one event: what a consumer deduplicates by.
+/// The unique id of an event, used for deduplication.
 ///
-/// By default a ULID that is larger than every other one generated before it in this process, even
-/// if the clock steps back. Any 1 to 36 characters from `!` to `~` will do instead.
+/// A generated id is a ULID that is greater than every id generated before it in this process, even if the clock
+/// steps back. An id of your own may be any 1 to 36 characters from `!` to `~`.
 ///
 /// ```
 /// # use outbox_runtime::event::EventId;
@@ -24,14 +24,14 @@ pub const MAX_EVENT_ID_BYTES: usize = 36;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventId {
-    // Padded with zeros, which sort before every allowed character; `len` is last so that the
+    // Padded with zeros, which sort before every allowed character; `len` comes last so that the
     // derived order is the order of the text.
     bytes: [u8; MAX_EVENT_ID_BYTES],
     len: u8,
 }
 
 impl EventId {
-    /// A new id.
+    /// Generates a new id.
     pub fn generate() -> Self {
         static GENERATOR: Generator = Generator::new();
         let ulid = GENERATOR.next(clock::unix_millis(clock::now()), rand::random());
@@ -42,9 +42,9 @@ impl EventId {
         Self { bytes, len: ulid::ULID_LEN as u8 }
     }
 
-    /// The id as stored.
+    /// Returns the id as stored.
     pub fn as_str(&self) -> &str {
-        // Only ASCII gets in, so the default is never taken.
+        // The bytes are always ASCII, so the default is never used.
         str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
     }
 }
@@ -102,14 +102,14 @@ impl<'de> Deserialize<'de> for EventId {
     }
 }
 
-/// Bits of the counter that orders the ids of one millisecond.
+/// The size of the counter that orders the ids of one millisecond.
 const COUNTER_BITS: u32 = 16;
 
-/// Makes ULIDs whose upper 64 bits (48 of time, 16 of counter) come from one atomic, so that they
-/// rise across all threads without a lock; the lower 64 are random and keep processes apart.
+/// Generates ULIDs whose upper 64 bits (48 of time, 16 of counter) come from one atomic, so that they
+/// increase across all threads without a lock; the lower 64 are random and distinguish processes.
 ///
-/// When the clock stands still or steps back the counter goes on from the last id; when it runs
-/// over, it carries into the time, which the clock then catches up with.
+/// When the clock stands still or steps back, the counter continues from the last id; when it
+/// overflows, it carries into the time, which the clock then catches up with.
 struct Generator {
     last: AtomicU64,
 }
@@ -138,9 +138,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rises_when_the_clock_stands_still_or_steps_back() {
+    fn ids_increase_when_the_clock_stands_still_or_steps_back() {
         let generator = Generator::new();
-        // The random part falls, so it is not what makes the order.
+        // The random part decreases, so the order does not come from it.
         let ids: Vec<Ulid> = [5_000, 5_000, 5_001, 4_000, 0, 5_001, 5_002]
             .into_iter()
             .zip((0..7).rev())
@@ -152,14 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn rises_past_the_counter_of_one_millisecond() {
+    fn ids_increase_past_the_counter_of_one_millisecond() {
         let generator = Generator::new();
         let ids: Vec<Ulid> = (0..200_000).map(|_| generator.next(7, 0)).collect();
         assert!(ids.is_sorted_by(|a, b| a < b));
     }
 
     #[test]
-    fn every_thread_sees_rising_ids_and_none_twice() {
+    fn ids_increase_in_every_thread_and_are_unique() {
         let per_thread: Vec<Vec<EventId>> = thread::scope(|scope| {
             let threads: Vec<_> = (0..8)
                 .map(|_| scope.spawn(|| (0..5_000).map(|_| EventId::generate()).collect()))
@@ -184,12 +184,12 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_no_database_should_see() {
+    fn refuses_invalid_ids() {
         let refusal = |text: &str| text.parse::<EventId>().unwrap_err().to_string();
         assert_eq!(refusal(""), "event id is empty");
         assert_eq!(refusal(&"x".repeat(37)), "event id has 37 bytes; at most 36 are allowed");
         for bad in ["a b", "a\0", "ü", "a\n", "\u{7f}"] {
-            assert_eq!(refusal(bad), "event id may only have characters from `!` to `~`");
+            assert_eq!(refusal(bad), "event id may contain only characters from `!` to `~`");
         }
         assert!("!~".parse::<EventId>().is_ok());
         assert!("x".repeat(36).parse::<EventId>().is_ok());

@@ -1,16 +1,17 @@
-//! The traits behind the two derives, and the tables that they fill.
+//! The traits behind the two derives, and the tables that the derives generate.
 //!
-//! The listener macro sees one enum path and nothing of the enum. So the derive leaves a table of
+//! The listener macro sees one enum path and nothing of the enum. So the derive generates a table of
 //! variants ([`EventType::EVENTS`]) and one marker type for each of them; the macro looks the variant
-//! up by its name in a constant and goes from its index to the marker ([`VariantAt`]). A variant that
-//! does not exist is left to rustc, which knows best how to say so: its marker is [`NoSuchVariant`],
-//! which satisfies everything and so adds no second error.
+//! up by its name in a constant expression and gets from its index to the marker ([`VariantAt`]). A variant
+//! that does not exist is reported by rustc, which has the best message for it: its marker is
+//! [`NoSuchVariant`], which satisfies every bound and so adds no second error.
 
 use std::fmt::{self, Write as _};
 
-/// A domain event: an enum whose variants are the things that can happen, or a struct that is one.
+/// A domain event type: an enum whose variants are event types, or a struct that is one event type.
 ///
-/// Derive it; there is nothing to write by hand. See the crate page for the attributes.
+/// Derive it with `#[derive(EventType)]`; a manual implementation is not supported. The crate page lists the
+/// attributes.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an event type",
     label = "this does not derive `EventType`",
@@ -23,19 +24,20 @@ pub trait EventType: Sized {
     #[doc(hidden)]
     const AGGREGATE: Option<AggregateInfo>;
 
-    /// The name under which this event is stored.
+    /// Returns the name under which this event is stored.
     fn event_name(&self) -> &'static str;
 
-    /// The value of the field marked `#[outbox(aggregate_id)]`.
+    /// Returns the value of the field marked `#[outbox(aggregate_id)]`, if there is one.
     fn aggregate_id(&self) -> Option<String>;
 
     #[doc(hidden)]
     fn encode(self) -> serde_json::Result<String>;
 }
 
-/// What an event is about: an order, a customer.
+/// An aggregate type: the kind of entity that an event belongs to, such as an order or a customer.
 ///
-/// Derive it on the aggregate's struct, or on an enum with one variant for each aggregate.
+/// Derive it with `#[derive(AggregateType)]` on the aggregate's struct, or on an enum with one variant for each
+/// aggregate.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an aggregate type",
     label = "this does not derive `AggregateType`",
@@ -45,7 +47,7 @@ pub trait AggregateType {
     #[doc(hidden)]
     const AGGREGATES: &'static [AggregateInfo];
 
-    /// The name under which this aggregate is stored.
+    /// Returns the name under which this aggregate type is stored.
     fn aggregate_name(&self) -> &'static str;
 }
 
@@ -65,38 +67,38 @@ impl SingleAggregate for Global {
     const AGGREGATE: AggregateInfo = aggregate_named("__GLOBAL__");
 }
 
-/// One row of the table that `#[derive(EventType)]` fills.
+/// One row of the table that `#[derive(EventType)]` generates.
 #[derive(Debug, Clone, Copy)]
 pub struct EventInfo {
     /// The variant as written in Rust; empty for a struct.
     pub variant: &'static str,
     /// The name as stored.
     pub name: &'static str,
-    /// Names it was stored under before.
+    /// Former names, under which rows may still be stored.
     pub aliases: &'static [&'static str],
-    /// Nobody is expected to listen.
+    /// Whether the variant is marked `#[outbox(no_listener)]`: it needs no listener.
     pub no_listener: bool,
-    /// Where the variant is declared.
+    /// The line on which the variant is declared.
     pub line: u32,
 }
 
-/// One row of the table that `#[derive(AggregateType)]` fills.
+/// One row of the table that `#[derive(AggregateType)]` generates.
 #[derive(Debug, Clone, Copy)]
 pub struct AggregateInfo {
     /// The variant as written in Rust; empty for a struct.
     pub variant: &'static str,
     /// The name as stored.
     pub name: &'static str,
-    /// Names it was stored under before.
+    /// Former names, under which rows may still be stored.
     pub aliases: &'static [&'static str],
 }
 
-/// An aggregate known by its name alone.
+/// Makes an aggregate that is known only by its name.
 pub const fn aggregate_named(name: &'static str) -> AggregateInfo {
     AggregateInfo { variant: "", name, aliases: &[] }
 }
 
-/// The aggregate that a variant stands for.
+/// Returns the aggregate of a variant, or one with an empty name if there is no such variant.
 pub const fn aggregate_of(table: &'static [AggregateInfo], variant: &str) -> AggregateInfo {
     let mut index = 0;
     while index < table.len() {
@@ -108,23 +110,23 @@ pub const fn aggregate_of(table: &'static [AggregateInfo], variant: &str) -> Agg
     aggregate_named("")
 }
 
-/// The names of a variant.
+/// Returns the event of a variant, or one with an empty name if there is no such variant.
 pub const fn event_of(table: &'static [EventInfo], variant: &str) -> EventInfo {
     let index = event_index(table, variant);
     if index < table.len() { table[index] } else { event_named("") }
 }
 
-/// An event known by its name alone.
+/// Makes an event that is known only by its name.
 pub const fn event_named(name: &'static str) -> EventInfo {
     EventInfo { variant: "", name, aliases: &[], no_listener: false, line: 0 }
 }
 
-/// Whether a table is that of a struct.
+/// Returns whether a table belongs to a struct.
 pub const fn is_struct(table: &'static [EventInfo]) -> bool {
     event_index(table, "") < table.len()
 }
 
-/// The place of a variant in its table, or that of [`NoSuchVariant`].
+/// Returns the index of a variant in its table, or the index of [`NoSuchVariant`].
 pub const fn event_index(table: &'static [EventInfo], variant: &str) -> usize {
     let mut index = 0;
     while index < table.len() {
@@ -136,8 +138,8 @@ pub const fn event_index(table: &'static [EventInfo], variant: &str) -> usize {
     usize::MAX
 }
 
-/// Whether an event type and a listener speak of the same aggregate. One without a name has its own
-/// error already.
+/// Returns whether an event type and a listener name the same aggregate. An empty name has been reported by
+/// another error already.
 pub const fn agree(event: Option<AggregateInfo>, listener: AggregateInfo) -> bool {
     match event {
         Some(event) => {
@@ -149,8 +151,8 @@ pub const fn agree(event: Option<AggregateInfo>, listener: AggregateInfo) -> boo
     }
 }
 
-/// The aggregate that both speak of, with all its old names: one of them may have been given as a
-/// plain text, which has none.
+/// Returns the aggregate that both name, with its aliases: one of them may be a plain string, which has
+/// no aliases.
 pub const fn joined(event: Option<AggregateInfo>, listener: AggregateInfo) -> AggregateInfo {
     match event {
         Some(event) if event.aliases.len() > listener.aliases.len() => event,
@@ -158,7 +160,7 @@ pub const fn joined(event: Option<AggregateInfo>, listener: AggregateInfo) -> Ag
     }
 }
 
-/// `==` for constants.
+/// Compares strings in constant expressions, where `==` is not available.
 const fn same_name(left: &str, right: &str) -> bool {
     let (left, right) = (left.as_bytes(), right.as_bytes());
     if left.len() != right.len() {
@@ -174,13 +176,13 @@ const fn same_name(left: &str, right: &str) -> bool {
     true
 }
 
-/// From a variant's index to its marker.
+/// Maps a variant's index to its marker.
 pub trait VariantAt<const INDEX: usize> {
-    /// The marker.
+    /// The variant's marker.
     type Event;
 }
 
-/// An aggregate that is named by its type.
+/// A type that names exactly one aggregate.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an aggregate",
     label = "this does not derive `AggregateType`, or is an enum",
@@ -188,11 +190,11 @@ pub trait VariantAt<const INDEX: usize> {
             (`aggregate = Aggregates::Order`), or give the name as a string"
 )]
 pub trait SingleAggregate {
-    /// Its names.
+    /// The aggregate's names.
     const AGGREGATE: AggregateInfo;
 }
 
-/// An event type that names its own aggregate.
+/// The marker of an event whose type names its aggregate.
 #[diagnostic::on_unimplemented(
     message = "the aggregate of `{Self}` is not known",
     label = "neither the listener nor the event names an aggregate",
@@ -200,7 +202,7 @@ pub trait SingleAggregate {
             declares the event; for events that belong to no aggregate: `aggregate = outbox::Global`"
 )]
 pub trait TiedToAggregate {
-    /// Its aggregate.
+    /// The event's aggregate.
     const TIED_TO: AggregateInfo;
 }
 
@@ -213,11 +215,11 @@ pub trait TiedToAggregate {
             for with `State<T>`"
 )]
 pub trait PayloadOf<E>: Sized {
-    /// Reads it from JSON text.
+    /// Deserialises the payload from JSON text.
     fn decode(json: &str) -> serde_json::Result<Self>;
 }
 
-/// The marker of an event that carries nothing.
+/// The marker of an event without a payload.
 #[diagnostic::on_unimplemented(
     message = "no argument takes the payload of `{Self}`",
     label = "this listener has no payload argument",
@@ -225,11 +227,11 @@ pub trait PayloadOf<E>: Sized {
             `event = OrderEvent::Placed {{ .. }}`"
 )]
 pub trait WithoutPayload {
-    /// Something to name, so that the bound is checked.
+    /// A constant for generated code to name, so that rustc checks the bound.
     const PROOF: () = ();
 }
 
-/// The marker of a variant that rustc has already complained about.
+/// The marker of a variant that does not exist, which rustc has reported already.
 #[derive(Debug)]
 pub enum NoSuchVariant {}
 
@@ -249,14 +251,14 @@ impl TiedToAggregate for NoSuchVariant {
     const TIED_TO: AggregateInfo = aggregate_named("");
 }
 
-/// What a field marked `#[outbox(aggregate_id)]` must be.
+/// A type that a field marked `#[outbox(aggregate_id)]` may have.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an aggregate id",
     label = "this has no text form",
     note = "implement `std::fmt::Display` for `{Self}`, or mark another field"
 )]
 pub trait AggregateIdField {
-    /// The id's text.
+    /// Returns the id as text.
     fn to_aggregate_id(&self) -> String;
 }
 
@@ -264,7 +266,7 @@ pub trait AggregateIdField {
 impl<T: fmt::Display> AggregateIdField for T {
     fn to_aggregate_id(&self) -> String {
         let mut text = String::new();
-        // An id that cannot be shown is refused later, being empty.
+        // If `Display` fails, the empty id is refused when the envelope is built.
         if write!(text, "{self}").is_err() {
             text.clear();
         }

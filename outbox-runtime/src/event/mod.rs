@@ -1,4 +1,9 @@
-//! What is said: typed events, their names and ids, and the envelope that carries one.
+//! Typed events, their names and ids, and the envelope in which an event is stored and delivered.
+//!
+//! # Layout
+//! `kind` has the traits behind the derives. [`EventEnvelope`] is one event with its metadata, and
+//! [`EnvelopeBuilder`] makes it; [`EventId`], [`EventName`], [`Headers`] and [`Payload`] are its parts,
+//! each with its limits. [`Status`] is the state machine of a row.
 
 mod builder;
 mod envelope;

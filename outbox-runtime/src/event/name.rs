@@ -3,10 +3,10 @@ use std::fmt;
 
 use super::{AggregateType, EventError, Field, Global, kind::SingleAggregate, text};
 
-/// The longest event name.
+/// The maximum length of the name of an event type, in bytes.
 pub const MAX_EVENT_NAME_BYTES: usize = 128;
 
-/// The longest aggregate name.
+/// The maximum length of the name of an aggregate type, in bytes.
 pub const MAX_AGGREGATE_NAME_BYTES: usize = 64;
 
 macro_rules! name {
@@ -16,27 +16,28 @@ macro_rules! name {
         pub struct $name(Cow<'static, str>);
 
         impl $name {
-            /// Checks a name that was made at run time.
+            /// Makes a name from a string.
             ///
             /// # Errors
-            /// If it is empty, too long, or has outer spaces or control characters.
+            /// Returns an error if the string is empty or too long, begins or ends with white space, or
+            /// contains control characters.
             pub fn new(name: impl Into<Cow<'static, str>>) -> Result<Self, EventError> {
                 let name = name.into();
                 text::check($field, &name, $limit)?;
                 Ok(Self(name))
             }
 
-            /// A name that the derive has checked already.
+            /// Makes a name that the derive has checked at compile time.
             pub(super) const fn derived(name: &'static str) -> Self {
                 Self(Cow::Borrowed(name))
             }
 
-            /// A name that stands in a row.
+            /// Makes a name from a row, without checking it again.
             pub(super) fn stored(name: String) -> Self {
                 Self(Cow::Owned(name))
             }
 
-            /// The name as stored.
+            /// Returns the name as stored.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -65,7 +66,7 @@ macro_rules! name {
 name! {
     /// The name of an event type, as stored in `event_type`.
     ///
-    /// Derived and dynamic names share one key space: a listener for `OrderEvent::Paid` hears an
+    /// Derived and dynamic names share one key space: a listener for `OrderEvent::Paid` also handles an
     /// event that was written under the dynamic name `"Paid"`.
     EventName, Field::EventType, MAX_EVENT_NAME_BYTES
 }
@@ -73,7 +74,7 @@ name! {
 name! {
     /// The name of an aggregate type, as stored in `aggregate_type`.
     ///
-    /// The default is [`Global`]; a row without an aggregate type reads as that.
+    /// The default is the name of [`Global`]; a row without an aggregate type reads as that.
     AggregateName, Field::AggregateType, MAX_AGGREGATE_NAME_BYTES
 }
 
@@ -83,13 +84,12 @@ impl Default for AggregateName {
     }
 }
 
-/// What can name an aggregate type: a value of a type that derives
-/// [`AggregateType`], or a string.
+/// A value that names an aggregate type: one whose type derives [`AggregateType`], or a string.
 pub trait IntoAggregateName {
-    /// The checked name.
+    /// Converts the value into a checked name.
     ///
     /// # Errors
-    /// If it is a string that cannot be a name.
+    /// Returns an error if the value is a string that is not a valid name.
     fn into_aggregate_name(self) -> Result<AggregateName, EventError>;
 }
 

@@ -6,66 +6,68 @@ use serde::{Deserialize, de};
 
 use super::EventError;
 
-/// The largest payload: 1 MiB.
+/// The maximum size of a payload in bytes: 1 MiB.
 pub const MAX_PAYLOAD_BYTES: usize = 1_048_576;
 
-/// JSON text, serialised once and checked once; every delivery sees the same bytes.
+/// The JSON payload of an event.
 ///
-/// Cloning it copies a pointer.
+/// It is serialised and validated once, when the event is built, and every delivery sees the same bytes. Cloning
+/// it copies a pointer. `Debug` output shows the size, never the content.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Payload(Arc<str>);
 
 impl Payload {
-    /// Checks JSON text.
+    /// Makes a payload from JSON text.
     ///
     /// # Errors
-    /// If it is too large, or is not JSON that serde can read back (nested more than 128 deep, a
-    /// lone surrogate, a number beyond `f64`).
+    /// Returns an error if the text is too large, or is not JSON that serde can read back (nested more
+    /// than 128 levels deep, a lone surrogate, a number beyond `f64`).
     pub fn json(text: impl Into<Arc<str>>) -> Result<Self, EventError> {
         let text = text.into();
         check_size(text.len())?;
         serde_json::from_str::<AnyJson>(&text)
-            .map_err(|fault| EventError::PayloadNotJson { reason: fault.to_string() })?;
+            .map_err(|error| EventError::PayloadNotJson { reason: error.to_string() })?;
         Ok(Self(text))
     }
 
-    /// Checks JSON text that comes as bytes.
+    /// Makes a payload from the UTF-8 bytes of JSON text.
     ///
     /// # Errors
-    /// As [`Payload::json`], and if they are not UTF-8.
+    /// Returns the errors of [`Payload::json`], and [`EventError::PayloadNotUtf8`].
     pub fn bytes(bytes: Vec<u8>) -> Result<Self, EventError> {
         check_size(bytes.len())?;
-        let text = String::from_utf8(bytes).map_err(|fault| EventError::PayloadNotUtf8 {
-            offset: fault.utf8_error().valid_up_to(),
+        let text = String::from_utf8(bytes).map_err(|error| EventError::PayloadNotUtf8 {
+            offset: error.utf8_error().valid_up_to(),
         })?;
         Self::json(text)
     }
 
-    /// A payload that stands in a row.
+    /// Makes a payload from a row, without validating it again.
     pub(super) fn stored(text: String) -> Self {
         Self(text.into())
     }
 
-    /// The JSON text.
+    /// Returns the JSON text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The JSON text as bytes.
+    /// Returns the JSON text as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 
-    /// Its size in bytes. It is never empty: no JSON text is.
+    /// Returns the size in bytes, which is never zero: no JSON text is empty.
     #[expect(clippy::len_without_is_empty, reason = "no JSON text is empty")]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Reads it as a type.
+    /// Deserialises the payload into a type.
     ///
     /// # Errors
-    /// If it does not fit. Beware: the error may quote the content.
+    /// Returns serde's error if the payload does not fit the type. Do not log it where payloads are confidential:
+    /// it may quote the content.
     pub fn decode<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         serde_json::from_str(&self.0)
     }
@@ -85,10 +87,10 @@ impl fmt::Debug for Payload {
     }
 }
 
-/// Reads any JSON and keeps none of it.
+/// Reads any JSON value and discards it.
 ///
-/// `serde::de::IgnoredAny` would skip over values instead of reading them, and so let through what
-/// no listener could read: endless nesting, lone surrogates, numbers out of range.
+/// `serde::de::IgnoredAny` skips over values instead of reading them, and so accepts text that no
+/// listener could read: unlimited nesting, lone surrogates, numbers out of range.
 struct AnyJson;
 
 impl<'de> Deserialize<'de> for AnyJson {
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_no_listener_could_read() {
+    fn refuses_text_that_no_listener_could_read() {
         let deep = "[".repeat(200) + &"]".repeat(200);
         for text in
             ["", "{", "{}{}", "nul", "{'a':1}", "\"\0\"", "\"\\ud800\"", "1e999", "\"a\nb\"", &deep]
@@ -172,9 +174,9 @@ mod tests {
 
     #[test]
     fn the_limit_is_inclusive() {
-        let of_size = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
-        assert!(Payload::json(of_size(MAX_PAYLOAD_BYTES)).is_ok());
-        let refusal = Payload::json(of_size(MAX_PAYLOAD_BYTES + 1)).unwrap_err();
+        let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
+        assert!(Payload::json(text(MAX_PAYLOAD_BYTES)).is_ok());
+        let refusal = Payload::json(text(MAX_PAYLOAD_BYTES + 1)).unwrap_err();
         assert_eq!(refusal.to_string(), "payload has 1048577 bytes; at most 1048576 are allowed");
         assert!(matches!(
             Payload::bytes(vec![b' '; MAX_PAYLOAD_BYTES + 1]),

@@ -1,15 +1,15 @@
-//! The rules that every stored text obeys.
+//! The rules for stored names and ids.
 
 use super::{EventError, Field};
 
-/// The longest aggregate id.
+/// The maximum length of an aggregate id, in bytes.
 pub const MAX_AGGREGATE_ID_BYTES: usize = 128;
 
-/// The longest tenant id.
+/// The maximum length of a tenant id, in bytes.
 pub const MAX_TENANT_ID_BYTES: usize = 64;
 
-/// Checks a name or an id: not empty, short enough, and the same text on every database, whatever
-/// it does with outer spaces and control characters.
+/// Checks a name or an id: it must not be empty or too long. Outer white space and control characters are
+/// refused too, because databases treat them differently and the text must be the same on each.
 pub(super) fn check(field: Field, text: &str, limit: usize) -> Result<(), EventError> {
     if text.is_empty() {
         return Err(EventError::Empty(field));

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::entry::{EntryCall, ListenerEntry};
 use super::extract::{Need, States};
-use super::in_tx::{AnyTx, ListenerTx, TxDatabase, missing, tx_of};
+use super::in_tx::{AnyTx, ListenerTx, TxDatabase, missing_transaction, tx_of};
 use super::outcome::BoxFuture;
 use super::{Delivery, IntoOutcome, ListenerOptions, Outcome, Place, RegistryFault, Result};
 use crate::event::{AggregateName, EventEnvelope, EventName};
 
-/// How it is called.
+/// The function behind a listener.
 enum Call {
     Plain(PlainCall),
     InTx(TxDatabase, CallInTx),
@@ -21,7 +21,10 @@ type CallInTx = Box<
     dyn for<'a> Fn(&'a Delivery, &'a mut AnyTx) -> BoxFuture<'a, Result<Outcome>> + Send + Sync,
 >;
 
-/// One listener, linked or registered by hand.
+/// A listener of one outbox, registered by `#[listener]` or manually.
+///
+/// [`Listeners`](super::Listeners) finds the listener of an event. The outbox calls listeners itself; a program
+/// needs this type only to inspect a registry or to call a listener in a test.
 pub struct Listener {
     name: Cow<'static, str>,
     place: Place,
@@ -65,7 +68,7 @@ impl Listener {
             let answer = listener(delivery.clone());
             Box::pin(async move { answer.await.into_outcome() })
         }));
-        Self::stepper(place, aggregate, event, options, call)
+        Self::from_call(place, aggregate, event, options, call)
     }
 
     pub(super) fn from_closure_in_tx<T, F>(
@@ -84,10 +87,10 @@ impl Listener {
             Ok(tx) => listener(delivery.clone(), tx),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         });
-        Self::stepper(place, aggregate, event, options, Call::InTx(T::database(), call))
+        Self::from_call(place, aggregate, event, options, Call::InTx(T::database(), call))
     }
 
-    fn stepper(
+    fn from_call(
         place: Place,
         aggregate: &AggregateName,
         event: &EventName,
@@ -95,7 +98,7 @@ impl Listener {
         call: Call,
     ) -> Self {
         Self {
-            name: Cow::Borrowed("a hand-registered listener"),
+            name: Cow::Borrowed("a manually registered listener"),
             place,
             aggregates: names(aggregate.as_str(), &[]),
             events: names(event.as_str(), &[]),
@@ -106,29 +109,30 @@ impl Listener {
         }
     }
 
-    /// What it is called in messages.
+    /// Returns the listener's name in messages: the path of its function in backticks, or `a manually registered
+    /// listener`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it is declared or was registered.
+    /// Returns the place in the source where the listener is declared or registered.
     pub fn place(&self) -> Place {
         self.place
     }
 
-    /// What it says about its own treatment.
+    /// Returns the listener's own options; unset ones are taken from the outbox's configuration.
     pub fn options(&self) -> &ListenerOptions {
         &self.options
     }
 
-    /// Every (aggregate, event) that it hears, old names included.
+    /// Returns every pair of aggregate type and event type that the listener handles, aliases included.
     pub fn keys(&self) -> impl Iterator<Item = (&str, &str)> {
         self.aggregates.iter().flat_map(|aggregate| {
             self.events.iter().map(move |event| (aggregate.as_str(), event.as_str()))
         })
     }
 
-    /// The database whose transaction it asks for, if it does.
+    /// Returns the database of the transaction that the listener asks for, or `None` if it asks for none.
     pub fn tx_database(&self) -> Option<TxDatabase> {
         match self.call {
             Call::Plain(_) => None,
@@ -136,21 +140,24 @@ impl Listener {
         }
     }
 
-    /// Decodes the payload, fetches what the listener asks for, and runs it.
+    /// Decodes the payload, provides the arguments and runs the listener.
+    ///
+    /// `attempts` is the number of failed attempts before this one. Interceptors, time-outs and concurrency limits
+    /// do not apply, and a panic is not caught. Dropping the returned future drops the listener's future.
     ///
     /// # Errors
-    /// What the listener returned;
-    /// [`ListenerErrorKind::Decode`](super::ListenerErrorKind::Decode);
-    /// [`ListenerErrorKind::MissingTransaction`](super::ListenerErrorKind::MissingTransaction) if it
-    /// asks for one.
+    /// Returns the listener's error; [`ListenerErrorKind::Decode`](super::ListenerErrorKind::Decode) if the payload
+    /// does not fit; and
+    /// [`ListenerErrorKind::MissingTransaction`](super::ListenerErrorKind::MissingTransaction) if the listener asks
+    /// for a transaction.
     pub async fn call(&self, envelope: EventEnvelope, attempts: u32) -> Result<Outcome> {
         match &self.call {
             Call::Plain(call) => call(&self.delivery(envelope, attempts)).await,
-            Call::InTx(database, _) => Err(missing(database.name())),
+            Call::InTx(database, _) => Err(missing_transaction(database.name())),
         }
     }
 
-    /// The same in a transaction, which a listener that does not ask for it does not see.
+    /// Runs the listener with a transaction; a listener that asks for none runs as in [`call`](Self::call).
     pub(crate) async fn call_in(
         &self,
         envelope: EventEnvelope,
@@ -168,8 +175,8 @@ impl Listener {
         Delivery::new(envelope, attempts, Arc::clone(&self.states))
     }
 
-    /// What it asks for and was not given.
-    pub(super) fn missing(&self, states: &States) -> impl Iterator<Item = RegistryFault> {
+    /// Returns a fault for every state that the listener asks for and `states` does not have.
+    pub(super) fn missing_states(&self, states: &States) -> impl Iterator<Item = RegistryFault> {
         let missing = self.needs.iter().filter(|need| !states.satisfies(need));
         missing.map(|need| RegistryFault::MissingState {
             listener: self.name.to_string(),
@@ -178,17 +185,18 @@ impl Listener {
         })
     }
 
-    pub(super) fn give(&mut self, states: Arc<States>) {
+    pub(super) fn set_states(&mut self, states: Arc<States>) {
         self.states = states;
     }
 
-    /// Whether it hears an event, of one aggregate or of any.
-    pub(super) fn hears(&self, aggregate: Option<&str>, event: &str) -> bool {
+    /// Returns whether the listener handles an event type, of one aggregate type or of any.
+    pub(super) fn handles(&self, aggregate: Option<&str>, event: &str) -> bool {
         aggregate.is_none_or(|name| self.aggregates.iter().any(|own| own == name))
             && self.events.iter().any(|own| own == event)
     }
 
-    pub(super) fn duplicates(&self, first: &Self, aggregate: &str, event: &str) -> RegistryFault {
+    /// Returns the fault that this listener handles the same event as `first`.
+    pub(super) fn duplicate_of(&self, first: &Self, aggregate: &str, event: &str) -> RegistryFault {
         RegistryFault::Duplicate {
             aggregate: aggregate.to_owned(),
             event: event.to_owned(),

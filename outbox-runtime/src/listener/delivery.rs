@@ -9,8 +9,11 @@ use super::{ListenerError, ListenerErrorKind, Result, State};
 use crate::event::EventEnvelope;
 use crate::event::kind::PayloadOf;
 
-/// An event at the door of its listener: the envelope, how often it failed before, and the state
-/// that the application has given.
+/// One call of a listener: the envelope, the number of failed attempts before it, and the application's state.
+///
+/// A manually registered listener receives it as its argument
+/// ([`ListenerRegistry::register`](super::ListenerRegistry::register)). A `#[listener]` function receives its parts
+/// as typed arguments instead.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     envelope: EventEnvelope,
@@ -23,28 +26,28 @@ impl Delivery {
         Self { envelope, attempts, states }
     }
 
-    /// The event.
+    /// Returns the event's envelope.
     pub fn envelope(&self) -> &EventEnvelope {
         &self.envelope
     }
 
-    /// How many attempts have failed before this one.
+    /// Returns the number of failed attempts before this one.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// The payload as a type.
+    /// Deserialises the payload into a type.
     ///
     /// # Errors
-    /// [`ListenerErrorKind::Decode`] if it does not fit; the error never quotes the content.
+    /// Returns [`ListenerErrorKind::Decode`] if the payload does not fit; the error never quotes the content.
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T> {
-        self.fit(serde_json::from_str(self.envelope.payload().as_str()))
+        self.decoded(serde_json::from_str(self.envelope.payload().as_str()))
     }
 
-    /// The state of a type.
+    /// Returns the application's state of a type.
     ///
     /// # Errors
-    /// [`ListenerErrorKind::MissingState`] if the application has given none.
+    /// Returns [`ListenerErrorKind::MissingState`] if no value of this type was given with `.state(..)`.
     pub fn state<T: Send + Sync + 'static>(&self) -> Result<State<T>> {
         self.states.get().ok_or_else(|| {
             let text = format!("no `State<{}>` was given", type_name::<T>());
@@ -52,27 +55,27 @@ impl Delivery {
         })
     }
 
-    fn fit<T>(&self, decoded: serde_json::Result<T>) -> Result<T> {
-        decoded.map_err(|fault| {
-            // serde's own text quotes values, so only the place is kept.
-            let what = match fault.classify() {
+    fn decoded<T>(&self, result: serde_json::Result<T>) -> Result<T> {
+        result.map_err(|error| {
+            // serde's own text quotes values, so only the position is kept.
+            let problem = match error.classify() {
                 Category::Data => "unexpected value",
                 Category::Syntax | Category::Eof | Category::Io => "not JSON",
             };
             let text = format!(
-                "payload of `{}` event {} does not fit `{}`: {what} at line {} column {}",
+                "payload of `{}` event {} does not fit `{}`: {problem} at line {} column {}",
                 self.envelope.event_type(),
                 self.envelope.event_id(),
                 type_name::<T>(),
-                fault.line(),
-                fault.column(),
+                error.line(),
+                error.column(),
             );
             ListenerError::new(ListenerErrorKind::Decode, text)
         })
     }
 }
 
-/// The payload of a typed event in one of the forms that its listener may take.
+/// Decodes the payload of a typed event into one of the types that its listener may take.
 pub fn payload_of<E, T: PayloadOf<E>>(delivery: &Delivery) -> Result<T> {
-    delivery.fit(T::decode(delivery.envelope.payload().as_str()))
+    delivery.decoded(T::decode(delivery.envelope.payload().as_str()))
 }

@@ -1,4 +1,4 @@
-//! What the macros leave in the binary, for the registry to find.
+//! The entries that the macros register at link time, for the registry to collect.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use super::outcome::BoxFuture;
 use super::{Delivery, Outcome, Result};
 use crate::event::kind::{AggregateInfo, EventInfo};
 
-/// Where something stands in the source.
+/// A place in the source code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The file, as the compiler was given it.
+    /// The file, as `file!()` names it.
     pub file: &'static str,
-    /// The line, from 1.
+    /// The line, counted from 1.
     pub line: u32,
 }
 
@@ -24,24 +24,30 @@ impl fmt::Display for Place {
     }
 }
 
-/// What a listener says about its own treatment. `None` leaves it to the outbox.
+/// The options of one listener.
+///
+/// An option that is `None` is taken from the outbox's [`RetryConfig`](crate::RetryConfig); without a concurrency of
+/// its own a listener is limited by the workers only.
+///
+/// `#[listener(retry(..), timeout = .., concurrency = ..)]` sets them for a function,
+/// [`ListenerRegistry::register_with`](super::ListenerRegistry::register_with) for a closure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ListenerOptions {
-    /// How many failures until the event goes dead.
+    /// The number of failed attempts after which an event becomes a dead letter.
     pub max_attempts: Option<u32>,
-    /// The delay after the first failure; it doubles with each.
+    /// The delay after the first failure; it doubles with every further one.
     pub retry_base: Option<Duration>,
     /// The longest delay between two attempts.
     pub retry_max: Option<Duration>,
-    /// How long one call may take.
+    /// The time-out of one call.
     pub timeout: Option<Timeout>,
-    /// How many calls may run at once.
+    /// The maximum number of calls that run at once on one node.
     pub concurrency: Option<u32>,
 }
 
 impl ListenerOptions {
-    /// Everything is left to the outbox.
+    /// No options: all are taken from the outbox.
     pub const DEFAULT: Self = Self {
         max_attempts: None,
         retry_base: None,
@@ -50,73 +56,73 @@ impl ListenerOptions {
         concurrency: None,
     };
 
-    /// So many failures until the event goes dead.
+    /// Sets the number of failed attempts after which an event becomes a dead letter.
     #[must_use]
     pub const fn max_attempts(self, attempts: u32) -> Self {
         Self { max_attempts: Some(attempts), ..self }
     }
 
-    /// This delay after the first failure.
+    /// Sets the delay after the first failure.
     #[must_use]
     pub const fn retry_base(self, delay: Duration) -> Self {
         Self { retry_base: Some(delay), ..self }
     }
 
-    /// At most this delay between two attempts.
+    /// Sets the longest delay between two attempts.
     #[must_use]
     pub const fn retry_max(self, delay: Duration) -> Self {
         Self { retry_max: Some(delay), ..self }
     }
 
-    /// A call may take this long.
+    /// Sets the time-out of one call.
     #[must_use]
     pub const fn timeout(self, timeout: Timeout) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// So many calls may run at once.
+    /// Sets the maximum number of calls that run at once on one node.
     #[must_use]
     pub const fn concurrency(self, calls: u32) -> Self {
         Self { concurrency: Some(calls), ..self }
     }
 }
 
-/// How long one call of a listener may take.
+/// The time-out of one call of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timeout {
-    /// This long.
+    /// The call is cancelled after this time, and the attempt has failed.
     After(Duration),
-    /// As long as it likes.
+    /// The call may take any time.
     Never,
 }
 
 /// One `#[listener]` function.
 #[derive(Debug)]
 pub struct ListenerEntry {
-    /// Its path.
+    /// The path of the function.
     pub function: &'static str,
-    /// Where it is.
+    /// Where the function is declared.
     pub place: Place,
     /// The outboxes it serves; none means the unnamed one.
     pub outboxes: &'static [&'static str],
-    /// What its events are about.
+    /// The aggregate type of its events.
     pub aggregate: AggregateInfo,
-    /// Its event.
+    /// The event type that it handles.
     pub event: EventInfo,
-    /// Its own treatment.
+    /// The listener's own options.
     pub options: ListenerOptions,
-    /// What must be given before the first call.
+    /// The states that must have been given before the first call.
     pub needs: &'static [fn() -> Option<Need>],
-    /// Decodes, extracts and runs.
+    /// Decodes the payload, extracts the arguments and runs the function.
     pub call: EntryCall,
 }
 
-/// How a listener is called.
+/// The generated function that calls a listener.
 #[derive(Debug, Clone, Copy)]
 pub enum EntryCall {
-    /// On its own.
+    /// The listener asks for no transaction.
     Plain(for<'a> fn(&'a Delivery) -> BoxFuture<'a, Result<Outcome>>),
-    /// In a transaction of this database.
+    /// The listener asks for a transaction of this database.
     InTx(
         fn() -> TxDatabase,
         for<'a> fn(&'a Delivery, &'a mut AnyTx) -> BoxFuture<'a, Result<Outcome>>,
@@ -125,16 +131,16 @@ pub enum EntryCall {
 
 inventory::collect!(ListenerEntry);
 
-/// One type that derives `EventType`, so that variants without a listener are noticed.
+/// One type that derives `EventType`, registered so that variants without a listener can be reported.
 #[derive(Debug)]
 pub struct EventTypeEntry {
     /// The type as written in Rust.
     pub type_name: &'static str,
     /// The file it is declared in.
     pub file: &'static str,
-    /// The aggregate it names.
+    /// The aggregate that the type names with `#[outbox(aggregate = ..)]`.
     pub aggregate: Option<AggregateInfo>,
-    /// Its variants.
+    /// The variants.
     pub events: &'static [EventInfo],
 }
 

@@ -1,4 +1,4 @@
-//! What a listener may ask for beside the payload.
+//! The arguments that a listener may ask for in addition to the payload.
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
@@ -10,9 +10,11 @@ use std::time::SystemTime;
 use super::{Delivery, Result};
 use crate::event::{EventEnvelope, EventId, Headers};
 
-/// Something of the application's that listeners need: a mailer, a client, a pool.
+/// Application state for listeners, such as a mailer, an HTTP client or a pool.
 ///
-/// Given once with `.state(value)`, asked for by type. Cloning it copies a pointer.
+/// Pass the value once with [`Builder::state`](crate::Builder::state); a listener asks for it with an argument of
+/// type `State<T>`. There is one value for each type. If a listener asks for a state that was not given, starting
+/// the outbox fails. Cloning a `State` copies a pointer.
 ///
 /// ```
 /// # use outbox_runtime::listener::State;
@@ -26,12 +28,12 @@ pub struct State<T> {
 }
 
 impl<T> State<T> {
-    /// Wraps a value, for calling a listener as an ordinary function.
+    /// Wraps a value, to call a listener as an ordinary function in a test.
     pub fn new(value: T) -> Self {
         Self { shared: Arc::new(value) }
     }
 
-    /// The shared value itself.
+    /// Returns the shared value.
     pub fn into_inner(self) -> Arc<T> {
         self.shared
     }
@@ -57,7 +59,10 @@ impl<T: fmt::Debug> fmt::Debug for State<T> {
     }
 }
 
-/// Everything about an event but its payload.
+/// The metadata of an event: its ids, types, headers, times and failed attempts.
+///
+/// A listener asks for it with an argument of this type, for example to deduplicate by
+/// [`event_id`](Self::event_id) or to act differently on the [last attempts](Self::attempts).
 #[derive(Debug, Clone)]
 pub struct Meta {
     envelope: EventEnvelope,
@@ -65,72 +70,72 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// The meta data of an envelope that has failed a number of times.
+    /// Makes the metadata of an envelope whose delivery has failed `attempts` times, to call a listener as an
+    /// ordinary function in a test.
     pub fn new(envelope: EventEnvelope, attempts: u32) -> Self {
         Self { envelope, attempts }
     }
 
-    /// The id to deduplicate by.
+    /// Returns the event's unique id, used for deduplication.
     pub fn event_id(&self) -> EventId {
         self.envelope.event_id()
     }
 
-    /// The name it was stored under, which may be an alias.
+    /// Returns the name under which the event was stored, which may be an alias.
     pub fn event_type(&self) -> &str {
         self.envelope.event_type()
     }
 
-    /// The name of what it is about.
+    /// Returns the name of the aggregate type; `__GLOBAL__` if the event belongs to no aggregate.
     pub fn aggregate_type(&self) -> &str {
         self.envelope.aggregate_type()
     }
 
-    /// Which one it is about.
+    /// Returns the id of the aggregate, if one was set.
     pub fn aggregate_id(&self) -> Option<&str> {
         self.envelope.aggregate_id()
     }
 
-    /// The tenant it belongs to.
+    /// Returns the tenant, if one was set.
     pub fn tenant_id(&self) -> Option<&str> {
         self.envelope.tenant_id()
     }
 
-    /// What travels beside the payload.
+    /// Returns the headers.
     pub fn headers(&self) -> &Headers {
         self.envelope.headers()
     }
 
-    /// When it happened.
+    /// Returns the time at which the event happened.
     pub fn occurred_at(&self) -> SystemTime {
         self.envelope.occurred_at()
     }
 
-    /// The time at which it became due: for its first attempt the end of its delay or else when it was
-    /// written, later the time for which this attempt was planned.
-    /// See [`EventEnvelope::available_at`].
+    /// Returns the time at which the event became due: for the first attempt the end of its delay or the time of
+    /// the write, for a later one the time for which it was scheduled. See [`EventEnvelope::available_at`].
     pub fn available_at(&self) -> SystemTime {
         self.envelope.available_at()
     }
 
-    /// How many attempts have failed before this one.
+    /// Returns the number of failed attempts before this one.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 }
 
-/// What a listener argument must be, if it is not the payload.
+/// A type that a listener may ask for in addition to the payload.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not something a listener can ask for",
     label = "known are `State<T>`, `Meta` and `EventEnvelope`",
     note = "if this is the payload, import it under another name: `use {Self} as ..;`"
 )]
 pub trait FromDelivery: Sized {
-    /// What must have been given before the first delivery.
+    /// Returns the state that must have been given before the first delivery, if there is one.
     fn need() -> Option<Need> {
         None
     }
 
-    /// Takes it from a delivery.
+    /// Extracts the argument from a delivery.
     fn from_delivery(delivery: &Delivery) -> Result<Self>;
 }
 
@@ -156,14 +161,14 @@ impl FromDelivery for EventEnvelope {
     }
 }
 
-/// A state that some listener asks for.
+/// A state that a listener asks for.
 #[derive(Debug, Clone, Copy)]
 pub struct Need {
     pub(super) id: TypeId,
     pub(super) type_name: &'static str,
 }
 
-/// The states that were given, by type.
+/// The application's states, by type.
 #[derive(Default)]
 pub(super) struct States(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
 

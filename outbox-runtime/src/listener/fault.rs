@@ -5,7 +5,7 @@ use thiserror::Error;
 use super::Place;
 use crate::event::EventError;
 
-/// Everything that is wrong with a registry, found before the first event is delivered.
+/// All faults of a listener registry, found before the first event is delivered.
 #[derive(Debug)]
 pub struct RegistryError {
     faults: Vec<RegistryFault>,
@@ -16,12 +16,12 @@ impl RegistryError {
         Self { faults }
     }
 
-    /// The faults, one by one.
+    /// Returns the faults.
     pub fn faults(&self) -> &[RegistryFault] {
         &self.faults
     }
 
-    /// The faults, to keep.
+    /// Converts the error into its faults.
     pub fn into_faults(self) -> Vec<RegistryFault> {
         self.faults
     }
@@ -41,27 +41,27 @@ impl fmt::Display for RegistryError {
 
 impl std::error::Error for RegistryError {}
 
-/// One thing that is wrong with a registry, with the remedy.
+/// One fault of a listener registry; its message names the remedy.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RegistryFault {
-    /// Two listeners for the same event.
+    /// Two listeners handle the same event.
     #[error(
         "two listeners for event `{event}` of aggregate `{aggregate}`: {first} ({first_place}) and \
          {second} ({second_place}); keep one of them"
     )]
     Duplicate {
-        /// The aggregate's name.
+        /// The name of the aggregate type.
         aggregate: String,
-        /// The event's name, which may be an alias of one of them.
+        /// The name of the event type, which may be an alias for one of the listeners.
         event: String,
-        /// One listener.
+        /// The first listener.
         first: String,
-        /// Where it is.
+        /// The place of the first listener.
         first_place: Place,
-        /// The other listener.
+        /// The second listener.
         second: String,
-        /// Where it is.
+        /// The place of the second listener.
         second_place: Place,
     },
 
@@ -73,68 +73,68 @@ pub enum RegistryFault {
     MissingState {
         /// The listener.
         listener: String,
-        /// Where it is.
+        /// The listener's place.
         place: Place,
-        /// The type it asks for.
+        /// The type that it asks for.
         state: &'static str,
     },
 
     /// A listener asks for a transaction of another database.
     #[error(
-        "{listener} ({place}) asks for a `Tx<{wants}>`, and this outbox is in `{has}`; ask for a \
-         `Tx<{has}>`, or let it serve another outbox with `outbox = \"..\"`"
+        "{listener} ({place}) asks for a `Tx<{wants}>`, but the database of this outbox is `{has}`; \
+         ask for a `Tx<{has}>`, or let it serve another outbox with `outbox = \"..\"`"
     )]
     OtherDatabase {
         /// The listener.
         listener: String,
-        /// Where it is.
+        /// The listener's place.
         place: Place,
-        /// The database it asks for.
+        /// The database of the transaction that it asks for.
         wants: &'static str,
         /// The outbox's database.
         has: &'static str,
     },
 
-    /// An event that nobody listens to.
+    /// No listener in this program handles a declared event.
     #[error(
-        "nobody listens to `{event}` ({place}); add a listener, or `#[outbox(no_listener)]` to the \
-         event if that is meant"
+        "no listener handles `{event}` ({place}); add a listener, or `#[outbox(no_listener)]` to the \
+         event if it needs none"
     )]
     Unhandled {
         /// The event as written in Rust.
         event: String,
-        /// Where it is.
+        /// The event's place.
         place: Place,
     },
 
-    /// An event that names no aggregate, while its listeners do.
+    /// An event's type names no aggregate, but its listeners do.
     #[error(
-        "`{event}` ({place}) names no aggregate and is so written to `__GLOBAL__`, where nobody \
-         listens; add `#[outbox(aggregate = ..)]` to its type"
+        "`{event}` ({place}) names no aggregate, so it is written to `__GLOBAL__`, where no listener \
+         handles it; add `#[outbox(aggregate = ..)]` to its type"
     )]
     Misrouted {
         /// The event as written in Rust.
         event: String,
-        /// Where it is.
+        /// The event's place.
         place: Place,
     },
 
-    /// A hand-registered listener whose event or aggregate cannot have that name.
-    #[error("the listener registered at {place} has a name that cannot be: {reason}")]
+    /// The event or aggregate of a manually registered listener has an invalid name.
+    #[error("the listener registered at {place} has an invalid name: {reason}")]
     BadName {
-        /// Where it was registered.
+        /// The place of the registration.
         place: Place,
-        /// What is wrong with the name.
+        /// Why the name is invalid.
         reason: EventError,
     },
 
-    /// No listener at all.
+    /// The registry has no listener.
     #[error("{}", empty(.outbox.as_deref(), *.linked))]
     Empty {
-        /// The outbox that nobody serves; `None` is the unnamed one.
+        /// The name of the outbox; `None` is the unnamed one.
         outbox: Option<String>,
-        /// How many linked listeners serve other outboxes; `None` if only hand-registered ones
-        /// were asked for.
+        /// The number of linked listeners, all of which serve other outboxes; `None` if the registry takes only
+        /// manually registered listeners.
         linked: Option<usize>,
     },
 }

@@ -1,13 +1,13 @@
-//! Listeners that work in the transaction that acknowledges their event.
+//! Listeners that run in the transaction that acknowledges their event.
 
 use std::any::{Any, TypeId, type_name};
 
 use super::{ListenerError, ListenerErrorKind, Result};
 
-/// A transaction whose database is not known here.
+/// A transaction with its type erased.
 pub type AnyTx = dyn Any + Send;
 
-/// What a `&mut Tx<..>` argument of a listener must be.
+/// A transaction that a listener may ask for with a `&mut Tx<..>` argument.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a transaction that a listener can ask for",
     label = "known are `Tx<sqlx::Sqlite>`, `Tx<sqlx::Postgres>` and `Tx<sqlx::MySql>` of `outbox`",
@@ -15,11 +15,11 @@ pub type AnyTx = dyn Any + Send;
             `use {Self} as ..;`"
 )]
 pub trait ListenerTx: Any + Send {
-    /// The database it belongs to.
+    /// Returns the database of the transaction.
     fn database() -> TxDatabase;
 }
 
-/// The database of a transaction.
+/// The database of a transaction, compared when an outbox starts.
 #[derive(Debug, Clone, Copy)]
 pub struct TxDatabase {
     id: TypeId,
@@ -27,12 +27,12 @@ pub struct TxDatabase {
 }
 
 impl TxDatabase {
-    /// The database of this type.
+    /// Returns the database of a sqlx driver type.
     pub fn of<DB: 'static>() -> Self {
         Self { id: TypeId::of::<DB>(), name: type_name::<DB>() }
     }
 
-    /// What it is called: its last name is enough.
+    /// Returns the name of the driver type without its path.
     pub(crate) fn name(&self) -> &'static str {
         self.name.rsplit("::").next().unwrap_or(self.name)
     }
@@ -44,17 +44,19 @@ impl PartialEq for TxDatabase {
     }
 }
 
-/// The transaction as what it is. Databases are compared when the outbox is started, so this cannot
-/// fail afterwards. What `T` may be is said once, where its database is asked for.
+/// Downcasts a transaction to its type.
+///
+/// The databases are compared when the outbox starts, so this cannot fail afterwards. `T` is not bounded by
+/// [`ListenerTx`], so that a wrong type is reported once, where the generated code asks for its database.
 ///
 /// # Errors
-/// [`ListenerErrorKind::MissingTransaction`] if it is of another database.
+/// Returns [`ListenerErrorKind::MissingTransaction`] if the transaction belongs to another database.
 pub fn tx_of<T: Any>(tx: &mut AnyTx) -> Result<&mut T> {
-    tx.downcast_mut().ok_or_else(|| missing(type_name::<T>()))
+    tx.downcast_mut().ok_or_else(|| missing_transaction(type_name::<T>()))
 }
 
-/// A listener was called without the transaction that it asks for.
-pub(super) fn missing(wanted: &str) -> ListenerError {
+/// Returns the error of a listener that is called without the transaction that it asks for.
+pub(super) fn missing_transaction(wanted: &str) -> ListenerError {
     let text = format!("no transaction of `{wanted}` was given");
     ListenerError::new(ListenerErrorKind::MissingTransaction, text)
 }

@@ -1,4 +1,9 @@
-//! Who hears it: listeners, what they may ask for and answer, and the registry that finds them.
+//! Listeners, their arguments and return values, and the registry that routes events to them.
+//!
+//! # Layout
+//! `entry` is what the macros register at link time; [`ListenerRegistry`] collects listeners and checks them,
+//! and `route` finds the listener of an event. `call` invokes a listener with a [`Delivery`], `extract` and
+//! `in_tx` provide its arguments, `outcome` has its return types.
 
 mod call;
 pub(crate) mod delivery;

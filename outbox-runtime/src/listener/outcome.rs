@@ -3,14 +3,17 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// What a listener made of an event when nothing failed.
+/// The result of a listener that did not fail.
+///
+/// A listener that returns `()` or `Ok(())` is [`Done`](Outcome::Done). Return `outbox::Result<Outcome>` from one
+/// that may want to be called again later without having failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It is dealt with.
+    /// The event is handled.
     #[default]
     Done,
-    /// Come back later; no attempt is spent.
+    /// The event is delivered again after this delay (at least 50 ms). It does not count as a failed attempt.
     RetryAfter(Duration),
 }
 
@@ -20,15 +23,22 @@ impl From<()> for Outcome {
     }
 }
 
-/// What a listener returns: `outbox::Result` where nothing is to be said but that it went well,
-/// `outbox::Result<Outcome>` otherwise. Any error converts with `?`.
+/// The return type of a listener: `outbox::Result`, or `outbox::Result<Outcome>` to return an [`Outcome`]. Any
+/// error converts with `?`.
 pub type Result<T = (), E = ListenerError> = std::result::Result<T, E>;
 
-/// Why a listener failed, and what is to be done about it.
+/// The error of a listener, with a kind that decides the verdict on the event.
 ///
-/// Every error becomes one with `?`, and is then retried by the listener's policy. The constructors
-/// say something else. Like `anyhow::Error` this is not a [`std::error::Error`] itself, which is what
-/// makes the conversion possible; [`source`](Self::source) is the error it was made from.
+/// Every error converts into one with `?`; the event is then retried by the listener's retry policy. Use a
+/// constructor for another verdict:
+///
+/// - [`permanent`](Self::permanent): the event becomes a dead letter at once;
+/// - [`retry_after`](Self::retry_after): the event is retried after a delay of your own;
+/// - [`unreachable`](Self::unreachable): the listener's circuit breaker opens, and no attempt is spent.
+///
+/// Like `anyhow::Error` this type does not implement [`std::error::Error`], which makes the conversion possible;
+/// [`source`](Self::source) is the error that it was made from. The error and its sources are stored in the row's
+/// `last_error`.
 ///
 /// ```
 /// # use outbox_runtime::listener::{ListenerError, Result};
@@ -46,38 +56,47 @@ pub struct ListenerError {
     source: Box<dyn Error + Send + Sync>,
 }
 
-/// What is to be done about a [`ListenerError`].
+/// The kind of a [`ListenerError`], which decides the verdict on the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListenerErrorKind {
-    /// Try again as the listener's retry policy says.
+    /// The event is retried by the listener's retry policy.
     Failed,
-    /// Try again after this delay, which replaces the policy's.
+    /// The event is retried after this delay, which replaces the policy's.
     RetryAfter(Duration),
-    /// Do not try again.
+    /// The event becomes a dead letter without another attempt.
     Permanent,
-    /// What the listener talks to is down: spend no attempt and pause the listener.
+    /// A dependency of the listener is unreachable: no attempt is spent, and the listener is paused.
     Unreachable,
-    /// The payload does not fit the listener's type.
+    /// The payload does not fit the listener's type. The event is retried by the policy, because another version
+    /// of the program may be able to read it.
     Decode,
-    /// A `State<T>` that the listener asks for was never given.
+    /// A `State<T>` that the listener asks for was not given. The event is retried by the policy.
     MissingState,
-    /// The listener asks for a transaction, and was called without one of its database.
+    /// The listener asks for a transaction and was called without one of its database. The event is retried by
+    /// the policy.
     MissingTransaction,
 }
 
 impl ListenerError {
-    /// Trying again would not help: the event goes dead at once.
+    /// Makes an error after which another attempt would not help: the event becomes a dead letter at once.
     pub fn permanent(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(ListenerErrorKind::Permanent, source)
     }
 
-    /// Try again after a delay of your own. An attempt is spent.
+    /// Makes an error after which the event is retried after `delay` (at least 50 ms) instead of the policy's
+    /// delay.
+    ///
+    /// It counts as a failed attempt, so the event becomes a dead letter when its attempts are used up.
+    /// [`Outcome::RetryAfter`] waits without spending an attempt.
     pub fn retry_after(delay: Duration, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(ListenerErrorKind::RetryAfter(delay), source)
     }
 
-    /// What the listener talks to is down, whatever the event: no attempt is spent.
+    /// Makes an error for a dependency that is down, so that every event of this listener would fail.
+    ///
+    /// It opens the listener's circuit breaker: no attempt is spent, and the events of this listener wait until a
+    /// probe succeeds. The pause grows with every probe that fails.
     pub fn unreachable(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(ListenerErrorKind::Unreachable, source)
     }
@@ -89,12 +108,12 @@ impl ListenerError {
         Self { kind, source: source.into() }
     }
 
-    /// What is to be done about it.
+    /// Returns the kind of the error, which decides the verdict on the event.
     pub fn kind(&self) -> ListenerErrorKind {
         self.kind
     }
 
-    /// The error it was made from.
+    /// Returns the error that this one was made from.
     pub fn source(&self) -> &(dyn Error + Send + Sync + 'static) {
         &*self.source
     }
@@ -121,17 +140,17 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for ListenerError {
     }
 }
 
-/// A listener's call on its way.
+/// The boxed future of a listener's call.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What a listener function may return.
+/// A type that a listener may return: `()`, `Result<(), E>` or `Result<Outcome, E>`.
 #[diagnostic::on_unimplemented(
     message = "a listener cannot return `{Self}`",
     label = "not `()`, `Result<(), E>` or `Result<Outcome, E>`",
     note = "return `outbox::Result`, or a `Result<(), E>` with an error type of your own"
 )]
 pub trait IntoOutcome {
-    /// The answer in one form.
+    /// Converts the returned value.
     fn into_outcome(self) -> Result<Outcome>;
 }
 
@@ -153,12 +172,12 @@ impl<E: IntoListenerError> IntoOutcome for Result<Outcome, E> {
     }
 }
 
-/// A listener's answer in one form.
+/// Converts the value that a listener returned.
 pub fn into_outcome<A: IntoOutcome>(answer: A) -> Result<Outcome> {
     answer.into_outcome()
 }
 
-/// What a listener's error type must be.
+/// An error type that a listener may return.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an error that a listener can return",
     label = "does not convert into `outbox::ListenerError`",
@@ -166,7 +185,7 @@ pub fn into_outcome<A: IntoOutcome>(answer: A) -> Result<Outcome> {
             to an `outbox::ListenerError`"
 )]
 pub trait IntoListenerError {
-    /// The error in one form.
+    /// Converts the error.
     fn into_listener_error(self) -> ListenerError;
 }
 

@@ -12,7 +12,14 @@ use super::{
 use crate::event::kind::{EventInfo, SingleAggregate};
 use crate::event::{AggregateName, EventName, Global, IntoAggregateName};
 
-/// The listeners of one outbox, while they are being gathered.
+/// Collects the listeners of one outbox and the state that they need.
+///
+/// An outbox that is started without a registry uses [`linked`](Self::linked): every `#[listener]` function in the
+/// program. Make a registry of your own to register listeners manually, for event types that are known only at run
+/// time and in tests, and pass it to [`Builder::listeners`](crate::Builder::listeners). Manually registered
+/// listeners can be added to the linked ones: `ListenerRegistry::linked().register(..)`.
+///
+/// There is at most one listener for each pair of aggregate type and event type.
 ///
 /// ```
 /// # use outbox_runtime::listener::{Delivery, ListenerRegistry};
@@ -42,20 +49,20 @@ pub struct ListenerRegistry {
     faults: Vec<RegistryFault>,
 }
 
-/// What to do about event variants that nobody listens to.
+/// The policy for unhandled events: variants that the program declares and no listener in it handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unhandled {
-    /// Refuse to build.
+    /// Building the registry fails, and so does starting the outbox.
     Deny,
-    /// Log a warning.
+    /// A warning is logged.
     #[default]
     Warn,
-    /// Say nothing.
+    /// They are not reported.
     Allow,
 }
 
 impl ListenerRegistry {
-    /// A registry without any linked listener, to be filled by hand.
+    /// Makes an empty registry, for manually registered listeners only.
     #[expect(clippy::new_without_default, reason = "an empty registry is no sensible default")]
     pub fn new() -> Self {
         Self {
@@ -69,17 +76,17 @@ impl ListenerRegistry {
         }
     }
 
-    /// Every `#[listener]` in this program that serves the unnamed outbox.
+    /// Makes a registry of every `#[listener]` in this program that serves the unnamed outbox.
     pub fn linked() -> Self {
-        Self::of_linked(None)
+        Self::from_inventory(None)
     }
 
-    /// Every `#[listener(outbox = "..")]` in this program that serves the outbox of this name.
+    /// Makes a registry of every `#[listener(outbox = "..")]` in this program that serves the outbox of this name.
     pub fn linked_for(outbox: impl Into<String>) -> Self {
-        Self::of_linked(Some(outbox.into()))
+        Self::from_inventory(Some(outbox.into()))
     }
 
-    fn of_linked(outbox: Option<String>) -> Self {
+    fn from_inventory(outbox: Option<String>) -> Self {
         let serves = |entry: &&ListenerEntry| match &outbox {
             None => entry.outboxes.is_empty(),
             Some(outbox) => entry.outboxes.contains(&outbox.as_str()),
@@ -89,12 +96,18 @@ impl ListenerRegistry {
             .filter(serves)
             .map(Listener::from_entry)
             .collect();
-        // The linker's order is nobody's; faults should read the same every time.
+        // The linker's order is unspecified, and faults should be reported in the same order every time.
         listeners.sort_by(|a, b| (a.place(), a.name()).cmp(&(b.place(), b.name())));
         Self { outbox, linked: true, listeners, unhandled: Unhandled::default(), ..Self::new() }
     }
 
-    /// Adds a listener for events that belong to no aggregate.
+    /// Adds a listener for an event type that belongs to no aggregate.
+    ///
+    /// The listener is a closure from a [`Delivery`] to a future of one of the types that a `#[listener]` function
+    /// may return. The future is dropped when the call exceeds its time-out, which counts as a failed attempt, and
+    /// when it still runs after a shutdown has waited for `dispatcher.drain_timeout`, which does not.
+    ///
+    /// A name that is not valid is reported by [`build`](Self::build), with the place of this call.
     #[track_caller]
     pub fn register<F, Fut>(self, event: impl Into<String>, listener: F) -> Self
     where
@@ -104,7 +117,7 @@ impl ListenerRegistry {
         self.register_for(Global, event, listener)
     }
 
-    /// Adds a listener for an event of an aggregate.
+    /// Adds a listener for an event type of an aggregate type. See [`register`](Self::register).
     #[track_caller]
     pub fn register_for<F, Fut>(
         self,
@@ -119,7 +132,7 @@ impl ListenerRegistry {
         self.register_with(ListenerOptions::DEFAULT, aggregate, event, listener)
     }
 
-    /// Adds a listener that says something about its own treatment.
+    /// Adds a listener with options of its own. See [`register`](Self::register).
     ///
     /// ```
     /// # use outbox_runtime::listener::{Delivery, ListenerOptions, ListenerRegistry};
@@ -139,7 +152,7 @@ impl ListenerRegistry {
         F: Fn(Delivery) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoOutcome> + Send + 'static,
     {
-        let place = here(Location::caller());
+        let place = place(Location::caller());
         if let Some((aggregate, event)) = self.names(place, aggregate, event) {
             let listener = Listener::from_closure(place, &aggregate, &event, options, listener);
             self.listeners.push(listener);
@@ -147,8 +160,11 @@ impl ListenerRegistry {
         self
     }
 
-    /// Adds a listener that works in the transaction that acknowledges its event: what it writes there
-    /// and the event's end are committed together, or not at all.
+    /// Adds a listener that runs in the transaction that acknowledges its event.
+    ///
+    /// The listener's writes in that transaction and the event's status are committed together or not at all, so
+    /// its effects on the database happen exactly once. The transaction is rolled back if the listener returns an
+    /// error or [`Outcome::RetryAfter`].
     ///
     /// ```
     /// # use outbox_runtime::listener::{Delivery, ListenerOptions, ListenerRegistry, Outcome};
@@ -180,7 +196,7 @@ impl ListenerRegistry {
         F: for<'a> Fn(Delivery, &'a mut T) -> BoxFuture<'a, Result<Outcome>>,
         F: Send + Sync + 'static,
     {
-        let place = here(Location::caller());
+        let place = place(Location::caller());
         if let Some((aggregate, event)) = self.names(place, aggregate, event) {
             let listener =
                 Listener::from_closure_in_tx(place, &aggregate, &event, options, listener);
@@ -189,49 +205,50 @@ impl ListenerRegistry {
         self
     }
 
-    /// The names, or their faults noted.
+    /// Checks the names; adds a fault for each that is not valid.
     fn names(
         &mut self,
         place: Place,
         aggregate: impl IntoAggregateName,
         event: impl Into<String>,
     ) -> Option<(AggregateName, EventName)> {
-        let mut usable = |reason| self.faults.push(RegistryFault::BadName { place, reason });
-        let aggregate = aggregate.into_aggregate_name().map_err(&mut usable);
-        let event = EventName::new(event.into()).map_err(&mut usable);
+        let mut report = |reason| self.faults.push(RegistryFault::BadName { place, reason });
+        let aggregate = aggregate.into_aggregate_name().map_err(&mut report);
+        let event = EventName::new(event.into()).map_err(&mut report);
         aggregate.ok().zip(event.ok())
     }
 
-    /// Gives the state that listeners ask for with `State<T>`. A second value of the same type
-    /// replaces the first.
+    /// Adds a state that listeners ask for with `State<T>`. A second value of the same type replaces the first.
     pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
         self.states.insert(state);
         self
     }
 
-    /// Says what to do about event variants that nobody listens to. The default is to warn, and to
-    /// say nothing in a registry that began empty.
+    /// Sets the policy for unhandled events. The default is [`Unhandled::Warn`], and [`Unhandled::Allow`] in a
+    /// registry that was made with [`new`](Self::new).
     pub fn unhandled(mut self, policy: Unhandled) -> Self {
         self.unhandled = policy;
         self
     }
 
-    /// Says that no listener at all is meant.
+    /// Permits a registry without any listener, which is an error otherwise.
     pub fn allow_empty(mut self) -> Self {
         self.allow_empty = true;
         self
     }
 
-    /// Checks everything.
+    /// Checks the registry and returns the listeners.
+    ///
+    /// [`Builder::start`](crate::Builder::start) does this for the registry of an outbox.
     ///
     /// # Errors
-    /// All faults at once: duplicates, missing state, variants without a listener if they are
-    /// denied, bad names, an empty registry.
+    /// Returns all faults at once: duplicates, missing state, unhandled events if they are denied, invalid names,
+    /// an empty registry.
     pub fn build(self) -> Result<Listeners, RegistryError> {
         let mut faults = self.faults;
         let mut listeners = Listeners::new(self.listeners, &mut faults);
         let all = listeners.as_slice();
-        faults.extend(all.iter().flat_map(|listener| listener.missing(&self.states)));
+        faults.extend(all.iter().flat_map(|listener| listener.missing_states(&self.states)));
         if all.is_empty() && faults.is_empty() && !self.allow_empty {
             let linked = self.linked.then(|| inventory::iter::<ListenerEntry>.into_iter().count());
             faults.push(RegistryFault::Empty { outbox: self.outbox, linked });
@@ -245,39 +262,39 @@ impl ListenerRegistry {
         if !faults.is_empty() {
             return Err(RegistryError::new(faults));
         }
-        listeners.give(&Arc::new(self.states));
+        listeners.set_states(&Arc::new(self.states));
         Ok(listeners)
     }
 }
 
-fn here(location: &'static Location<'static>) -> Place {
+fn place(location: &'static Location<'static>) -> Place {
     Place { file: location.file(), line: location.line() }
 }
 
-/// The variants that no listener in the whole program hears, whichever outbox it serves.
+/// Returns the variants that no listener in the whole program handles, whichever outbox it serves.
 fn unhandled(listeners: &[Listener]) -> impl Iterator<Item = RegistryFault> {
     let linked: Vec<Listener> =
         inventory::iter::<ListenerEntry>.into_iter().map(Listener::from_entry).collect();
-    let heard = |aggregate, event: &EventInfo| {
-        linked.iter().chain(listeners).any(|listener| listener.hears(aggregate, event.name))
+    let handled = |aggregate, event: &EventInfo| {
+        linked.iter().chain(listeners).any(|listener| listener.handles(aggregate, event.name))
     };
     let mut faults = Vec::new();
     for declared in inventory::iter::<EventTypeEntry> {
         let aggregate = declared.aggregate.map(|aggregate| aggregate.name);
         for event in declared.events.iter().filter(|event| !event.no_listener) {
-            if heard(Some(aggregate.unwrap_or(Global::AGGREGATE.name)), event) {
+            if handled(Some(aggregate.unwrap_or(Global::AGGREGATE.name)), event) {
                 continue;
             }
-            let elsewhere = aggregate.is_none() && heard(None, event);
+            let misrouted = aggregate.is_none() && handled(None, event);
             let place = Place { file: declared.file, line: event.line };
             let separator = if event.variant.is_empty() { "" } else { "::" };
             let name = [declared.type_name, separator, event.variant].concat();
-            faults.push((place, name, elsewhere));
+            faults.push((place, name, misrouted));
         }
     }
     faults.sort_unstable();
-    faults.into_iter().map(|(place, event, elsewhere)| {
-        if elsewhere {
+    faults.into_iter().map(|(place, event, misrouted)| {
+        if misrouted {
             RegistryFault::Misrouted { event, place }
         } else {
             RegistryFault::Unhandled { event, place }

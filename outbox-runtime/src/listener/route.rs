@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::extract::States;
 use super::{Listener, RegistryFault, TxDatabase};
 
-/// The listeners of one outbox, checked.
+/// The checked listeners of one outbox.
 #[derive(Debug)]
 pub struct Listeners {
     listeners: Vec<Listener>,
@@ -12,36 +12,36 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Lays the routes, and notes the listeners that meet.
+    /// Builds the routes; adds a fault for listeners that handle the same event.
     pub(super) fn new(listeners: Vec<Listener>, faults: &mut Vec<RegistryFault>) -> Self {
-        let routes = Routes::of(&listeners, faults);
+        let routes = Routes::new(&listeners, faults);
         Self { listeners, routes }
     }
 
-    pub(super) fn give(&mut self, states: &Arc<States>) {
-        self.listeners.iter_mut().for_each(|listener| listener.give(Arc::clone(states)));
+    pub(super) fn set_states(&mut self, states: &Arc<States>) {
+        self.listeners.iter_mut().for_each(|listener| listener.set_states(Arc::clone(states)));
     }
 
     pub(super) fn as_slice(&self) -> &[Listener] {
         &self.listeners
     }
 
-    /// The listener for an event, if there is one. Old names find it as well.
+    /// Returns the listener that handles an event, by its name or an alias.
     pub fn find(&self, aggregate: &str, event: &str) -> Option<&Listener> {
         self.routes.find(aggregate, event).map(|index| &self.listeners[index])
     }
 
-    /// The number of the listener for an event.
+    /// Returns the index of the listener that handles an event.
     pub(crate) fn position(&self, aggregate: &str, event: &str) -> Option<usize> {
         self.routes.find(aggregate, event)
     }
 
-    /// The listener of a number.
+    /// Returns the listener at an index.
     pub(crate) fn get(&self, position: usize) -> Option<&Listener> {
         self.listeners.get(position)
     }
 
-    /// The listeners that ask for a transaction of another database than this one.
+    /// Returns a fault for every listener that asks for a transaction of another database.
     pub(crate) fn of_other_databases(
         &self,
         database: TxDatabase,
@@ -57,27 +57,29 @@ impl Listeners {
         })
     }
 
-    /// Every listener.
+    /// Returns an iterator over all listeners.
     pub fn iter(&self) -> impl Iterator<Item = &Listener> {
         self.listeners.iter()
     }
 }
 
-/// From (aggregate, event) to the listener's place; nested, so that a look-up borrows both names.
+/// Maps an aggregate type and an event type to the index of the listener. Two levels of maps, so that both names
+/// can be looked up without being copied.
 #[derive(Debug, Default)]
 struct Routes(HashMap<Box<str>, HashMap<Box<str>, usize>>);
 
 impl Routes {
-    fn of(listeners: &[Listener], faults: &mut Vec<RegistryFault>) -> Self {
+    fn new(listeners: &[Listener], faults: &mut Vec<RegistryFault>) -> Self {
         let mut routes = Self::default();
         for (index, listener) in listeners.iter().enumerate() {
-            let mut met = Vec::new();
+            // Two listeners may share several names; one fault is enough.
+            let mut reported = Vec::new();
             for (aggregate, event) in listener.keys() {
                 let events = routes.0.entry(aggregate.into()).or_default();
-                let holder = *events.entry(event.into()).or_insert(index);
-                if holder != index && !met.contains(&holder) {
-                    met.push(holder);
-                    faults.push(listener.duplicates(&listeners[holder], aggregate, event));
+                let first = *events.entry(event.into()).or_insert(index);
+                if first != index && !reported.contains(&first) {
+                    reported.push(first);
+                    faults.push(listener.duplicate_of(&listeners[first], aggregate, event));
                 }
             }
         }

@@ -18,7 +18,13 @@ use crate::store::harness::TestHarness;
 use crate::store::{Backend, Completion};
 use crate::write::WriterHook;
 
-/// An outbox that is being described.
+/// Configures and starts an outbox.
+///
+/// [`outbox::builder(pool)`](crate::builder) makes one. The pool decides the database; everything else has a default.
+/// The most common options have a setter here, all of them are fields of [`Config`], and
+/// [`config`](Self::config) sets a whole configuration, for example one read by [`Config::from_env`].
+///
+/// Nothing is checked before [`start`](Self::start), which reports all faults at once.
 ///
 /// ```no_run
 /// # struct Mailer;
@@ -49,7 +55,7 @@ pub struct Builder<DB: Backend> {
     pub(super) harness: Option<TestHarness>,
 }
 
-/// Something to be done to the registry, whichever it will be.
+/// A change to the registry, applied when it is known which registry is used.
 type Change = Box<dyn FnOnce(ListenerRegistry) -> ListenerRegistry + Send>;
 
 impl<DB: Backend> fmt::Debug for Builder<DB> {
@@ -59,7 +65,7 @@ impl<DB: Backend> fmt::Debug for Builder<DB> {
 }
 
 impl<DB: Backend> Builder<DB> {
-    /// An outbox with every default.
+    /// Makes a builder with all defaults.
     pub fn new(pool: Pool<DB>) -> Self {
         Self {
             pool,
@@ -78,106 +84,118 @@ impl<DB: Backend> Builder<DB> {
         }
     }
 
-    /// Replaces the whole configuration; what is said after it is changed in it.
+    /// Replaces the whole configuration. Setters that are called afterwards change it further.
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
     }
 
-    /// The table: `name` or `schema.name`.
+    /// Sets the table: `name` or `schema.name`. See [`Config::table`].
     pub fn table(mut self, table: impl Into<String>) -> Self {
         self.config.table = table.into();
         self
     }
 
-    /// What this process does.
+    /// Sets the role of this process: to write events, to deliver them, or both. See [`Mode`].
     pub fn mode(mut self, mode: Mode) -> Self {
         self.config.mode = mode;
         self
     }
 
-    /// How many listeners run at once.
+    /// Sets the maximum number of listener calls that run at once. See [`DispatcherConfig::workers`].
+    ///
+    /// [`DispatcherConfig::workers`]: super::DispatcherConfig::workers
     pub fn workers(mut self, workers: usize) -> Self {
         self.config.dispatcher.workers = workers;
         self
     }
 
-    /// The longest sleep of an idle poller.
+    /// Sets the longest sleep of an idle poller. See [`PollerConfig::interval`].
+    ///
+    /// [`PollerConfig::interval`]: super::PollerConfig::interval
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.config.poller.interval = interval;
         self
     }
 
-    /// How long a claim lasts without being renewed.
+    /// Sets how long a claim lasts unless it is renewed. See [`PollerConfig::lease`].
+    ///
+    /// [`PollerConfig::lease`]: super::PollerConfig::lease
     pub fn lease(mut self, lease: Duration) -> Self {
         self.config.poller.lease = lease;
         self
     }
 
-    /// How many failures until an event is dead.
+    /// Sets the number of failed attempts after which an event becomes a dead letter. See
+    /// [`RetryConfig::max_attempts`].
+    ///
+    /// [`RetryConfig::max_attempts`]: super::RetryConfig::max_attempts
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.config.retry.max_attempts = attempts;
         self
     }
 
-    /// What happens to a row whose event is delivered.
+    /// Sets whether the row of a delivered event is kept until it is purged, or deleted at once.
     pub fn completion(mut self, completion: Completion) -> Self {
         self.config.completion = completion;
         self
     }
 
-    /// What happens to an event that nobody here listens to.
+    /// Sets the policy for unroutable events, which no listener of this process handles.
     pub fn unroutable(mut self, policy: Unroutable) -> Self {
         self.config.unroutable = policy;
         self
     }
 
-    /// Wakes pollers of other nodes after a commit. PostgreSQL only.
+    /// Sets whether a commit wakes the pollers of other nodes with `NOTIFY`. PostgreSQL only.
     pub fn notify(mut self, notify: bool) -> Self {
         self.config.notify = notify;
         self
     }
 
-    /// The name of this outbox: it has the listeners that say `outbox = "name"`.
+    /// Sets the name of this outbox: it uses the listeners declared with `outbox = "name"`, instead of those
+    /// without a name. Use it when one process runs several outboxes.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// These listeners instead of the linked ones.
+    /// Uses the listeners of a registry, instead of those that are linked into the program.
     pub fn listeners(mut self, registry: ListenerRegistry) -> Self {
         self.registry = Some(registry);
         self
     }
 
-    /// Gives what listeners ask for with `State<T>`.
+    /// Adds a state that listeners ask for with `State<T>`. A second value of the same type replaces the first.
     pub fn state<T: Send + Sync + 'static>(self, state: T) -> Self {
         self.change(|registry| registry.state(state))
     }
 
-    /// What to do about event variants that nobody listens to.
+    /// Sets the policy for unhandled events: variants that the program declares and no listener in it handles.
     pub fn unhandled(self, policy: Unhandled) -> Self {
         self.change(move |registry| registry.unhandled(policy))
     }
 
-    /// Says that no listener at all is meant.
+    /// Permits an outbox without any listener, which is an error otherwise, except in the mode
+    /// [`WriterOnly`](Mode::WriterOnly).
     pub fn allow_empty(self) -> Self {
         self.change(ListenerRegistry::allow_empty)
     }
 
-    /// Looks on while events are written.
+    /// Adds a hook, which is called when events are written. Hooks run in the order in which they were added.
     pub fn hook(mut self, hook: impl WriterHook + 'static) -> Self {
         self.hooks.push(Arc::new(hook));
         self
     }
 
-    /// Stands around every delivery.
+    /// Adds an interceptor, which is called before and after every listener call.
     pub fn intercept(mut self, interceptor: impl EventInterceptor + 'static) -> Self {
         self.interceptors.0.push(Arc::new(interceptor));
         self
     }
 
-    /// Runs before every listener, and may refuse the delivery.
+    /// Adds an interceptor that runs before every listener call. If it returns an error, the listener is not called
+    /// and the attempt has failed. Its second argument is the number of failed attempts before this one.
     pub fn before<F>(self, before: F) -> Self
     where
         F: Fn(&EventEnvelope, u32) -> ListenerResult + Send + Sync + 'static,
@@ -185,7 +203,7 @@ impl<DB: Backend> Builder<DB> {
         self.intercept(Before(before))
     }
 
-    /// Runs after every listener, with its error if it failed.
+    /// Adds an interceptor that runs after every listener call, with the listener's error if it failed.
     pub fn after<F>(self, after: F) -> Self
     where
         F: Fn(&EventEnvelope, Option<&ListenerError>) -> ListenerResult + Send + Sync + 'static,
@@ -193,37 +211,38 @@ impl<DB: Backend> Builder<DB> {
         self.intercept(After(after))
     }
 
-    /// How long to wait after a failure, in place of `retry.base` and `retry.max`. A listener that
-    /// has delays of its own keeps them.
+    /// Replaces the back-off of `retry.base` and `retry.max` with a policy of your own. A listener that has delays
+    /// of its own keeps them.
     pub fn retry_policy(mut self, policy: impl RetryPolicy + 'static) -> Self {
         self.policy = Some(Arc::new(policy));
         self
     }
 
-    /// Is told what happens, to count it.
+    /// Sets the exporter that receives the metrics; there is none by default.
     pub fn metrics(mut self, exporter: impl MetricsExporter + 'static) -> Self {
         self.metrics = Box::new(exporter);
         self
     }
 
-    /// Receives what the poller claims, in place of listeners.
+    /// Sets a handler that receives the events that the poller claims, instead of the dispatcher and its listeners.
     pub fn handler(mut self, handler: impl PollerHandler + 'static) -> Self {
         self.handler = Some(Arc::new(handler));
         self
     }
 
-    /// Starts it: checks everything, makes the table if it is missing, and begins to deliver.
+    /// Checks the configuration and the listeners, creates the table if it is missing, and starts the outbox.
     ///
     /// The relay opens connections of its own, in addition to those of the pool:
-    /// [`Config::relay_connections`] says how many, and a start warns if the server permits fewer.
+    /// [`Config::relay_connections`] is their number, and a warning is logged if the server permits fewer. Stop the
+    /// outbox with [`Outbox::shutdown`].
     ///
     /// # Errors
-    /// [`Error::Start`] with everything that is wrong, all at once.
+    /// Returns [`Error::Start`] with all faults at once.
     pub async fn start(self) -> Result<Outbox<DB>, Error> {
         super::start::start(self).await
     }
 
-    /// Puts it into the hands of a test: no loop runs.
+    /// Puts the outbox under the control of a test: it starts no loops.
     #[cfg(feature = "testing")]
     pub(crate) fn with_harness(mut self, harness: TestHarness) -> Self {
         self.clock = harness.clock.monotonic();

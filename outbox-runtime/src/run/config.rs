@@ -4,7 +4,11 @@ use thiserror::Error;
 
 use crate::store::{Completion, DEFAULT_TABLE, Table};
 
-/// Everything about an outbox that can be said in numbers and words.
+/// The configuration of an outbox.
+///
+/// Every option has a default. Change the fields, or read some of them from the environment with
+/// [`from_env`](Self::from_env), and pass the result to [`Builder::config`](super::Builder::config). Invalid values
+/// are reported by [`Builder::start`](super::Builder::start), and by [`faults`](Self::faults).
 ///
 /// ```
 /// # use outbox_runtime::Config;
@@ -16,27 +20,27 @@ use crate::store::{Completion, DEFAULT_TABLE, Table};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
-    /// The table: `name` or `schema.name`.
+    /// The table, as `name` or `schema.name`. The default is `outbox_event`.
     pub table: String,
-    /// What this process does.
+    /// The role of this process: to write events, to deliver them, or both.
     pub mode: Mode,
-    /// A name for this node in the table's `locked_by`; a random part is added.
+    /// A name for this node in the column `locked_by`, such as the host or pod; a random suffix makes it unique.
     pub node_name: Option<String>,
-    /// Queues and workers.
+    /// The queues and workers.
     pub dispatcher: DispatcherConfig,
-    /// Claims and leases.
+    /// The claims and leases.
     pub poller: PollerConfig,
-    /// What happens after a failure.
+    /// The attempts, delays and time-out of listener calls.
     pub retry: RetryConfig,
-    /// Deleting what is done.
+    /// The deletion of old rows.
     pub purge: PurgeConfig,
-    /// What happens to an event that nobody here listens to.
+    /// The policy for unroutable events, which no listener of this process handles.
     pub unroutable: Unroutable,
-    /// What happens to a row whose event is delivered.
+    /// Whether the row of a delivered event is kept until it is purged, or deleted at once.
     pub completion: Completion,
-    /// Wakes pollers of other nodes after a commit. PostgreSQL only.
+    /// Whether a commit wakes the pollers of other nodes with `NOTIFY`. PostgreSQL only; the default is `false`.
     pub notify: bool,
-    /// Keeps tenants out of spans, and so out of the log.
+    /// Whether tenants are kept out of spans, and so out of the log. The default is `false`.
     pub redact_tenant: bool,
 }
 
@@ -58,43 +62,49 @@ impl Default for Config {
     }
 }
 
-/// What a process does.
+/// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Writes, and delivers what it and others have written.
+    /// The process writes events and delivers them, its own through the hot queue and all others through the
+    /// poller.
     #[default]
     Full,
-    /// Writes, and delivers what the poller claims: nothing goes straight from the commit to a
-    /// worker.
+    /// The process writes events and delivers only what the poller claims: no event goes from the commit to
+    /// the hot queue.
     PollerOnly,
-    /// Only writes; another process delivers. It purges all the same: see [`PurgeConfig::enabled`].
+    /// The process only writes events, and another one delivers them. It needs no listeners. It still purges: see
+    /// [`PurgeConfig::enabled`].
     WriterOnly,
 }
 
-/// What happens to an event that nobody here listens to.
+/// The policy for unroutable events, which no listener of this process handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unroutable {
-    /// It waits for a process that knows it: in a rolling deploy the old program leaves new events
-    /// alone.
+    /// The event remains pending for a process that has a listener: in a rolling deployment the old program leaves
+    /// new event types alone.
     #[default]
     Leave,
-    /// It is dead at once, also while listeners are paused or busy. Interceptors hear of it.
+    /// The event becomes a dead letter at once, even while listeners are paused or busy. Interceptors are called
+    /// for it.
     Dead,
 }
 
-/// Queues and workers.
+/// The queues and workers of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DispatcherConfig {
-    /// How many listeners run at once.
+    /// The maximum number of listener calls that run at once. The default is 32.
     pub workers: usize,
-    /// How many events wait that came straight from a commit.
+    /// The capacity of the hot queue, in events. The default is 1,000.
+    ///
+    /// Events that find it full are inserted for the poller; writes and commits never wait for room.
     pub hot_capacity: usize,
-    /// How many events wait that the poller has claimed.
+    /// The capacity of the cold queue, in events. The default is 1,000. The poller claims only as many rows as
+    /// there is room for.
     pub cold_capacity: usize,
-    /// How many bytes of payload are in hand.
+    /// The maximum number of bytes in flight, payloads and headers together. The default is 64 MiB.
     pub max_bytes: usize,
-    /// How long a shutdown waits for listeners.
+    /// How long a shutdown waits for running listeners before it cancels them. The default is 5 seconds.
     pub drain_timeout: Duration,
 }
 
@@ -110,17 +120,23 @@ impl Default for DispatcherConfig {
     }
 }
 
-/// Claims and leases.
+/// The claims and leases of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PollerConfig {
-    /// The longest sleep of an idle poller.
+    /// The longest sleep of an idle poller. The default is 5 seconds.
+    ///
+    /// It limits the latency of events that other processes have written. Commits of this process, due retries and
+    /// full batches wake the poller earlier.
     pub interval: Duration,
-    /// The most rows in one claim.
+    /// The maximum number of rows in one claim. The default is 500.
     pub batch_size: usize,
-    /// How long a claim lasts without being renewed.
+    /// How long a claim lasts unless it is renewed, from 1 second to 1 hour. The default is 30 seconds.
+    ///
+    /// After a crash, the events that were in flight become available when their lease expires. Leases are renewed
+    /// while events are queued or running, so a listener may run longer than that.
     pub lease: Duration,
-    /// Rows younger than this are left alone.
+    /// The poller does not claim rows that are younger than this. The default is zero.
     pub skip_recent: Duration,
 }
 
@@ -135,17 +151,19 @@ impl Default for PollerConfig {
     }
 }
 
-/// What happens after a failure. A listener may say otherwise for itself.
+/// The attempts, delays and time-out of listener calls. A listener may have options of its own:
+/// [`ListenerOptions`](crate::listener::ListenerOptions).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryConfig {
-    /// How many failures until an event is dead.
+    /// The number of failed attempts after which an event becomes a dead letter. The default is 10.
     pub max_attempts: u32,
-    /// The delay after the first failure; it doubles with each.
+    /// The delay after the first failure; it doubles with every further one. The default is 200 milliseconds.
     pub base: Duration,
-    /// The longest delay.
+    /// The longest delay between two attempts. The default is 60 seconds.
     pub max: Duration,
-    /// How long one call may take; `None` is as long as it likes.
+    /// The time-out of one listener call; `None` for no limit. The default is 60 seconds. A call that exceeds it is
+    /// cancelled and counts as a failed attempt.
     pub timeout: Option<Duration>,
 }
 
@@ -160,25 +178,26 @@ impl Default for RetryConfig {
     }
 }
 
-/// Deleting what is done.
+/// The deletion of old rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PurgeConfig {
-    /// Whether this process purges, whatever its [`Mode`] is.
+    /// Whether this process purges, in every [`Mode`]. The default is `true`.
     ///
-    /// Every process of a table that has it on deletes by its own retention, so the shortest one counts. Turn it
-    /// off in a process that must not delete.
+    /// Every process that purges a table uses its own retention, so the shortest one counts. Set it to `false` in a
+    /// process that must not delete.
     pub enabled: bool,
-    /// How long it is kept.
+    /// How long the rows of delivered events are kept. The default is 7 days.
     pub retention: Duration,
-    /// How long dead events are kept; `None` is for ever.
+    /// How long dead letters are kept; `None` keeps them until they are replayed or discarded. The default is
+    /// `None`.
     pub dead_retention: Option<Duration>,
-    /// How often to look.
+    /// The time between two purges. The default is 1 hour.
     pub interval: Duration,
-    /// The most rows that one statement deletes.
+    /// The maximum number of rows that one statement deletes, up to 10,000. The default is 500.
     pub batch_size: u32,
-    /// Deletes events of any status, delivered or not, that happened longer ago than this. Only for a
-    /// table that another system reads, with [`Mode::WriterOnly`].
+    /// Deletes events of any status, delivered or not, that happened longer ago than this. Only for a table that
+    /// another system reads, with [`Mode::WriterOnly`]. The default is `None`.
     pub any_status_after: Option<Duration>,
 }
 
@@ -195,38 +214,39 @@ impl Default for PurgeConfig {
     }
 }
 
-/// One thing that is wrong with a configuration.
+/// One invalid option of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{option}` cannot be {value}: {reason}")]
+#[error("`{option}` must be {expected}, but is {value}")]
 pub struct ConfigFault {
-    /// The option, as in the structs: `poller.lease`.
+    /// The option, as a path of fields: `poller.lease`.
     pub option: &'static str,
-    /// What it was set to.
+    /// The value that it was set to.
     pub value: String,
-    /// What it can be.
-    pub reason: &'static str,
+    /// The values that it may have, worded to follow "must be".
+    pub expected: &'static str,
 }
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(60 * 60);
-const LONGER: &str = "longer than nothing";
+const GREATER_THAN_ZERO: &str = "greater than zero";
 const AT_LEAST_ONE: &str = "at least 1";
-/// `locked_by` has 128 bytes, and the random part needs some.
+const TABLE_NAME: &str = "`name` or `schema.name`, each of 1 to 63 ASCII letters, digits and `_`, \
+                          not starting with a digit";
+/// `locked_by` has 128 bytes, and the random suffix needs some of them.
 const MAX_NODE_NAME: usize = 100;
 
 impl Config {
-    /// Everything that is wrong with it.
+    /// Returns all faults of the configuration; an empty list if it is valid.
     pub fn faults(&self) -> Vec<ConfigFault> {
         let mut faults = Vec::new();
-        let mut check = |right: bool, option, value: String, reason| {
-            if !right {
-                faults.push(ConfigFault { option, value, reason });
+        let mut check = |valid: bool, option, value: String, expected| {
+            if !valid {
+                faults.push(ConfigFault { option, value, expected });
             }
         };
         let Self { dispatcher, poller, retry, purge, .. } = self;
-        if let Err(error) = Table::new(&self.table) {
-            let reason = error.reason();
-            check(false, "table", format!("`{}`", self.table), reason);
+        if Table::new(&self.table).is_err() {
+            check(false, "table", format!("`{}`", self.table), TABLE_NAME);
         }
         for (option, value) in [
             ("dispatcher.workers", dispatcher.workers),
@@ -243,18 +263,18 @@ impl Config {
             (SECOND..=HOUR).contains(&lease),
             "poller.lease",
             format!("{lease:?}"),
-            "from 1 second to 1 hour",
+            "between 1 second and 1 hour",
         );
         for (option, value) in [
             ("poller.interval", poller.interval),
             ("retry.base", retry.base),
             ("retry.timeout", retry.timeout.unwrap_or(SECOND)),
         ] {
-            check(!value.is_zero(), option, format!("{value:?}"), LONGER);
+            check(!value.is_zero(), option, format!("{value:?}"), GREATER_THAN_ZERO);
         }
         if let (Some(age), true) = (purge.any_status_after, self.mode != Mode::WriterOnly) {
-            let reason = "only with the mode `WriterOnly`: it deletes what is not delivered yet";
-            check(false, "purge.any_status_after", format!("{age:?}"), reason);
+            let expected = "unset unless `mode` is `WriterOnly` (it deletes events that are not delivered yet)";
+            check(false, "purge.any_status_after", format!("{age:?}"), expected);
         }
         check(
             retry.base <= retry.max,
@@ -286,18 +306,22 @@ impl PurgeConfig {
         ]
         .into_iter()
         .filter(|(_, value)| value.is_some_and(|value| value.is_zero()))
-        .map(|(option, _)| ConfigFault { option, value: "0ns".to_owned(), reason: LONGER })
+        .map(|(option, _)| ConfigFault {
+            option,
+            value: "0ns".to_owned(),
+            expected: GREATER_THAN_ZERO,
+        })
         .collect();
-        let reason = match self.batch_size {
+        let expected = match self.batch_size {
             0 => Some(AT_LEAST_ONE),
-            // Their keys are read into memory, and deleted by one statement.
+            // The keys of a batch are read into memory and deleted by one statement.
             10_001.. => Some("at most 10000"),
             _ => None,
         };
-        faults.extend(reason.map(|reason| ConfigFault {
+        faults.extend(expected.map(|expected| ConfigFault {
             option: "purge.batch_size",
             value: self.batch_size.to_string(),
-            reason,
+            expected,
         }));
         faults
     }

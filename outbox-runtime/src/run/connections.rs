@@ -1,18 +1,18 @@
-//! How many connections a relay opens beside the application's pool.
+//! The number of connections that a relay opens in addition to the application's pool.
 
 use super::{Config, Mode};
 
-/// The poller and the recorder keep one each; lease renewal, purge and sampler share two.
+/// The poller and the recorder keep one connection each; lease renewal, purge and sampler share two.
 const POOLED: u32 = 4;
 
-/// With notifications, one more for the notifier, and one on which the notification listener waits.
+/// With `notify`, one more for sending notifications, and one on which the notification listener waits.
 const NOTIFYING: u32 = 1;
 const LISTENING: u32 = 1;
 
-/// Those of one relay.
+/// The connections of one relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RelayConnections {
-    /// In the relay's pool.
+    /// The maximum size of the relay's own pool.
     pub(super) pooled: u32,
     listening: u32,
 }
@@ -34,12 +34,13 @@ impl Config {
         RelayConnections { pooled: POOLED, listening: 0 }
     }
 
-    /// The most connections that the relay of one process opens to the database. They come in addition to the
-    /// application's pool, so that a busy application cannot starve the relay; the server must permit both,
-    /// for each process.
+    /// Returns the maximum number of connections that the relay of one process opens to the database.
     ///
-    /// None in the mode [`WriterOnly`](Mode::WriterOnly), and none if the database is a SQLite database in
-    /// memory, which belongs to one connection.
+    /// They come in addition to the application's pool, so that a busy application cannot starve the relay; the
+    /// server must permit both, for each process.
+    ///
+    /// There are none in the mode [`WriterOnly`](Mode::WriterOnly). The relay also opens none on a SQLite database in
+    /// memory, which has only one connection; this method does not know the database, and returns its usual number.
     ///
     /// ```
     /// # use outbox_runtime::{Config, Mode};

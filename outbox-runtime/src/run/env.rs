@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::{Config, Mode};
 
-/// A variable of the environment that cannot be understood.
+/// One or more environment variables that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", .faults.join("; "))]
 pub struct EnvError {
@@ -12,14 +12,14 @@ pub struct EnvError {
 }
 
 impl EnvError {
-    /// What is wrong, variable by variable.
+    /// Returns one message for each variable.
     pub fn faults(&self) -> &[String] {
         &self.faults
     }
 }
 
 impl Config {
-    /// The variables that [`from_env`](Self::from_env) reads, and what each is.
+    /// The variables that [`from_env`](Self::from_env) reads, and what each of them sets.
     pub const VARIABLES: &'static [(&'static str, &'static str)] = &[
         (
             "OUTBOX_RELAY_ENABLED",
@@ -34,21 +34,23 @@ impl Config {
         ("OUTBOX_CLEANER_BATCH_SIZE", "`purge.batch_size`"),
     ];
 
-    /// The defaults, changed by what the environment says. Durations are a whole number with a unit:
-    /// `500ms`, `30s`, `5m`, `1h`, `7d`. A variable that is not set changes nothing.
+    /// Makes a configuration from the defaults and the environment.
+    ///
+    /// [`VARIABLES`](Self::VARIABLES) lists the variables. A duration is a whole number with a unit: `500ms`, `30s`,
+    /// `5m`, `1h`, `7d`. A variable that is not set keeps the default.
     ///
     /// # Errors
-    /// If a variable cannot be understood; it is named.
+    /// Returns an error that names every variable that cannot be parsed.
     pub fn from_env() -> Result<Self, EnvError> {
         Self::from_variables(|name| {
             std::env::var_os(name)?.into_string().ok().or(Some(String::new()))
         })
     }
 
-    /// The same from any source of variables.
+    /// Makes a configuration from the defaults and variables from any source. See [`from_env`](Self::from_env).
     ///
     /// # Errors
-    /// If a variable cannot be understood; it is named.
+    /// Returns an error that names every variable that cannot be parsed.
     pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self, EnvError> {
         let mut config = Self::default();
         let mut reader = Reader { get, faults: Vec::new() };
@@ -96,13 +98,13 @@ impl<G: Fn(&str) -> Option<String>> Reader<G> {
 
     fn set<T>(
         &mut self,
-        place: &mut T,
+        field: &mut T,
         name: &str,
         expected: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) {
         if let Some(value) = self.read(name, expected, parse) {
-            *place = value;
+            *field = value;
         }
     }
 }
@@ -119,7 +121,7 @@ fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
-/// As `outbox-macros` reads them, so that a duration is one wherever it is written.
+/// Parses a duration in the format of `outbox-macros`, so that durations are written the same way everywhere.
 fn duration(text: &str) -> Option<Duration> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);

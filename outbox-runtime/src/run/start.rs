@@ -109,8 +109,8 @@ pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbo
     };
     if builder.config.notify && !store.can_notify() {
         let (option, value) = ("notify", "true".to_owned());
-        let reason = "only PostgreSQL can notify";
-        faults.push(ConfigFault { option, value, reason }.into());
+        let expected = "false on this database (only PostgreSQL can notify)";
+        faults.push(ConfigFault { option, value, expected }.into());
     }
     let in_memory = prepare(&store, &mut faults).await;
     let (Some(listeners), true) = (listeners, faults.is_empty()) else {

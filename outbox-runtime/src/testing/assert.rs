@@ -1,15 +1,20 @@
 use std::fmt::Write as _;
 
 use super::Published;
-use super::expect::{Expectation, shown};
-use crate::event::EventEnvelope;
+use super::expect::{Expectation, describe};
 
-/// Asserts that an event was published, by a transaction or by
-/// [`outbox.published().await`](crate::testing::TestOutbox::published).
+/// Asserts that an event was published.
 ///
-/// Payloads are compared as JSON. What the expected event says beside that (aggregate id, tenant, headers,
-/// delay; id and time if [`event`](crate::event::event) or a builder was given them) must be so; what it does not
-/// say may be anything. Delays are known of open transactions only.
+/// The first argument is a transaction or [`outbox.published().await`](crate::testing::TestOutbox::published). The
+/// second is an event in any form that can be written, the name of an event type, or a list of these. A single event
+/// must be among the published ones; a list must be exactly the published events, in order.
+///
+/// Payloads are compared as JSON. Other values are compared if the expected event has them: aggregate id, tenant,
+/// headers and delay, and its id and time if they were set with [`event`](crate::event::event) or a builder. Values
+/// that it does not have are ignored. Only an open transaction knows the delays of its events.
+///
+/// # Panics
+/// Panics with the expected and the published events if they differ.
 ///
 /// ```
 /// # use outbox_runtime as outbox;
@@ -46,8 +51,11 @@ macro_rules! assert_published {
 }
 
 /// Asserts that an event was not published: the opposite of
-/// [`assert_published!`](crate::testing::assert_published). It also fails for an event that could not be
-/// written at all, and where nobody can know.
+/// [`assert_published!`](crate::testing::assert_published).
+///
+/// # Panics
+/// Panics if the event was published. It also panics for an event that cannot be written at all, and if the
+/// delay of the event decides but is not known because the transaction has ended.
 ///
 /// ```
 /// # use outbox_runtime as outbox;
@@ -70,7 +78,7 @@ macro_rules! refute_published {
     };
 }
 
-/// One of the events is the expected one.
+/// Asserts that one of the events is the expected one.
 #[doc(hidden)]
 #[track_caller]
 #[expect(clippy::panic, reason = "a test fails by panicking")]
@@ -79,17 +87,18 @@ pub fn assert_one(events: &(impl Published + ?Sized), expected: &Expectation) {
     if events.iter().any(|event| expected.differences(event).is_empty()) {
         return;
     }
-    let mut text = format!("not published\n  expected  {expected}\n  published {}", count(&events));
+    let published = count(events.len());
+    let mut text = format!("not published\n  expected  {expected}\n  published {published}");
     for (number, event) in (1..).zip(&events) {
-        let _ = write!(text, "\n  {number}. {}", shown(event));
+        let _ = write!(text, "\n  {number}. {}", describe(event));
         if expected.is_related(event) {
-            list(&mut text, &expected.differences(event));
+            append(&mut text, &expected.differences(event));
         }
     }
     panic!("{text}");
 }
 
-/// The events are the expected ones, in their order.
+/// Asserts that the events are exactly the expected ones, in order.
 #[doc(hidden)]
 #[track_caller]
 #[expect(clippy::panic, reason = "a test fails by panicking")]
@@ -104,54 +113,50 @@ pub fn assert_exactly(events: &(impl Published + ?Sized), expected: Vec<Expectat
     }
     let mut text = format!(
         "not published as expected\n  expected  {}\n  published {}",
-        events_in_words(expected.len()),
-        count(&events)
+        count(expected.len()),
+        count(events.len())
     );
     for index in 0..expected.len().max(events.len()) {
         let number = index + 1;
         let _ = match (expected.get(index), events.get(index)) {
             (Some(expected), Some(event)) => {
                 let differences = expected.differences(event);
-                let mark = if differences.is_empty() { " (as expected)" } else { "" };
-                let written = write!(text, "\n  {number}. {}{mark}", shown(event));
-                list(&mut text, &differences);
+                let suffix = if differences.is_empty() { " (as expected)" } else { "" };
+                let written = write!(text, "\n  {number}. {}{suffix}", describe(event));
+                append(&mut text, &differences);
                 written
             }
             (Some(expected), None) => write!(text, "\n  {number}. missing: {expected}"),
-            (None, Some(event)) => write!(text, "\n  {number}. not expected: {}", shown(event)),
+            (None, Some(event)) => write!(text, "\n  {number}. not expected: {}", describe(event)),
             (None, None) => Ok(()),
         };
     }
     panic!("{text}");
 }
 
-/// None of the events is the expected one.
+/// Asserts that none of the events is the unexpected one.
 #[doc(hidden)]
 #[track_caller]
 #[expect(clippy::panic, reason = "a test fails by panicking")]
 pub fn refute_one(events: &(impl Published + ?Sized), unexpected: &Expectation) {
     let (events, open) = (events.published(), events.is_open());
     if let Some(why) = unexpected.cannot_be_refuted(&events, open) {
-        panic!("not to be refuted\n  unexpected {unexpected}\n  {why}");
+        panic!("cannot be refuted\n  unexpected {unexpected}\n  {why}");
     }
     if let Some(event) = events.iter().find(|event| unexpected.differences(event).is_empty()) {
-        let event = shown(event);
+        let event = describe(event);
         panic!("published\n  unexpected {unexpected}\n  published  {event}");
     }
 }
 
-fn list(text: &mut String, differences: &[String]) {
+fn append(text: &mut String, differences: &[String]) {
     for difference in differences {
         let _ = write!(text, "\n       {difference}");
     }
 }
 
-fn count(events: &[EventEnvelope]) -> String {
-    events_in_words(events.len())
-}
-
-fn events_in_words(count: usize) -> String {
-    match count {
+fn count(events: usize) -> String {
+    match events {
         0 => "nothing".to_owned(),
         1 => "1 event".to_owned(),
         count => format!("{count} events"),

@@ -5,18 +5,18 @@ use sqlx::sqlite::SqlitePoolOptions;
 use sqlx::{SqlSafeStr, SqlStr, Sqlite};
 
 use super::TestOutbox;
-use super::outbox::sound;
+use super::outbox::unwrap_at;
 use crate::listener::ListenerRegistry;
 use crate::store::Backend;
 use crate::store::harness::TestHarness;
 use crate::{Builder, Error};
 
-/// An outbox for a test: SQLite in memory, with every `#[listener]` of this program.
+/// Starts building an outbox for a test: on SQLite in memory, with every `#[listener]` in this program.
 pub fn outbox() -> TestBuilder {
     TestBuilder { changes: Vec::new(), schema: Vec::new() }
 }
 
-/// An outbox for a test, while it is being described.
+/// Builds a [`TestOutbox`].
 #[must_use = "an outbox does nothing until it is started"]
 pub struct TestBuilder {
     changes: Vec<Change>,
@@ -32,27 +32,28 @@ impl fmt::Debug for TestBuilder {
 }
 
 impl TestBuilder {
-    /// SQL that makes the tables of the application; also several statements:
-    /// `.schema(include_str!("../schema.sql"))`. Migrations can be run on
-    /// [`pool`](TestOutbox::pool) after the start.
+    /// Adds SQL that creates the application's tables; it may have several statements:
+    /// `.schema(include_str!("../schema.sql"))`. Migrations can be run on [`pool`](TestOutbox::pool) after the start.
     pub fn schema(mut self, sql: impl SqlSafeStr) -> Self {
         self.schema.push(sql.into_sql_str());
         self
     }
 
-    /// Gives what listeners ask for with `State<T>`.
+    /// Adds a state that listeners ask for with `State<T>`.
     pub fn state<T: Send + Sync + 'static>(self, state: T) -> Self {
         self.configure(|builder| builder.state(state))
     }
 
-    /// These listeners instead of the linked ones.
+    /// Uses these listeners instead of the linked ones.
     pub fn listeners(self, registry: ListenerRegistry) -> Self {
         self.configure(|builder| builder.listeners(registry))
     }
 
-    /// Anything else that the application says when it starts:
-    /// `.configure(|outbox| outbox.max_attempts(3).hook(Audit))`. Whatever the mode, nothing is delivered before
-    /// [`drain`](TestOutbox::drain). What a `PollerHandler` does with events is not in the report.
+    /// Changes the outbox's [`Builder`] as the application does when it starts:
+    /// `.configure(|outbox| outbox.max_attempts(3).hook(Audit))`.
+    ///
+    /// In every mode, nothing is delivered before [`drain`](TestOutbox::drain). Events that a `PollerHandler` settles
+    /// are not in the report.
     pub fn configure(
         mut self,
         change: impl FnOnce(Builder<Sqlite>) -> Builder<Sqlite> + Send + 'static,
@@ -61,19 +62,19 @@ impl TestBuilder {
         self
     }
 
-    /// Starts it.
+    /// Creates the database and starts the outbox.
     ///
     /// # Panics
-    /// If it cannot be started, with everything that is wrong.
+    /// Panics with all faults if the outbox cannot be started.
     #[track_caller]
     pub fn start(self) -> impl Future<Output = TestOutbox> + Send {
         let place = Location::caller();
-        async move { sound(self.try_start().await, place) }
+        async move { unwrap_at(place, self.try_start().await) }
     }
 
     async fn try_start(self) -> Result<TestOutbox, Error> {
         let failed = || Error::database("making the database of a test");
-        // A database in memory lives and dies with its one connection.
+        // A database in memory exists as long as its only connection.
         let pool = SqlitePoolOptions::new()
             .max_connections(1)
             .idle_timeout(None)
@@ -89,7 +90,7 @@ impl TestBuilder {
         }
         drop(connection);
         let harness = TestHarness::sqlite();
-        // Who only writes events has no listeners to be tested.
+        // A program that only writes events has no listeners.
         let builder = Builder::new(pool.clone()).allow_empty();
         let builder = self.changes.into_iter().fold(builder, |builder, change| change(builder));
         let outbox = builder.with_harness(harness.clone()).start().await?;

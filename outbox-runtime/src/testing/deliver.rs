@@ -1,12 +1,12 @@
 use std::panic::Location;
 
 use super::TestOutbox;
-use super::outbox::sound;
+use super::outbox::unwrap_at;
 use crate::event::{EventEnvelope, Headers, StoredParts};
 use crate::listener::outcome::BoxFuture;
 use crate::listener::{Listener, ListenerError, Outcome};
 
-/// An event on its way to one listener. See [`TestOutbox::deliver`].
+/// The call of one listener with an event, made by [`TestOutbox::deliver`] and run by awaiting it.
 #[derive(Debug)]
 #[must_use = "the listener is called when this is awaited"]
 pub struct Deliver<'a> {
@@ -25,18 +25,18 @@ impl<'a> Deliver<'a> {
         Self { outbox, envelope, attempts: 0, place }
     }
 
-    /// How many attempts have failed before, as the listener's `Meta` says.
+    /// Sets the number of failed attempts that the listener sees in its `Meta`; the default is 0.
     pub fn attempts(self, attempts: u32) -> Self {
         Self { attempts, ..self }
     }
 
     async fn run(self) -> Result<Outcome, ListenerError> {
         let listener = self.listener();
-        let envelope = sound(stored(&self.envelope), self.place);
+        let envelope = unwrap_at(self.place, stored(&self.envelope));
         if listener.tx_database().is_none() {
             return listener.call(envelope, self.attempts).await;
         }
-        self.outbox.free("deliver", self.place).await;
+        self.outbox.wait_for_connection("deliver", self.place).await;
         let mut tx = self.outbox.stepper().writer().begin_acknowledging().await?;
         let answer = listener.call_in(envelope, self.attempts, &mut tx).await;
         match answer {
@@ -56,8 +56,9 @@ impl<'a> Deliver<'a> {
                 .flat_map(|listener| listener.keys().map(move |key| (listener.name(), key)))
                 .map(|(name, (aggregate, event))| format!("\n  {aggregate}/{event}: {name}"))
                 .collect();
-            let known = if known.is_empty() { "\n  nothing at all".into() } else { known.concat() };
-            panic!("{}: nobody listens to {aggregate}/{event}; heard is{known}", self.place)
+            let known = if known.is_empty() { "\n  none".into() } else { known.concat() };
+            let place = self.place;
+            panic!("{place}: no listener handles {aggregate}/{event}; the listeners are{known}")
         })
     }
 }
@@ -71,7 +72,7 @@ impl<'a> IntoFuture for Deliver<'a> {
     }
 }
 
-/// The event as it would come out of its row.
+/// Returns the event as it would be read from its row.
 fn stored(envelope: &EventEnvelope) -> Result<EventEnvelope, crate::event::EventError> {
     Ok(EventEnvelope::stored(StoredParts {
         event_id: envelope.event_id().as_str().parse()?,

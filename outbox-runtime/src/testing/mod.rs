@@ -1,8 +1,8 @@
-//! For the tests of applications: an outbox in memory, what it has published, a clock and a connection in
-//! the hands of the test.
+//! An outbox for the tests of an application: in memory, delivering on demand, with assertions on published
+//! events, a manual clock and injected faults.
 //!
-//! Behind the feature `testing`, which belongs into `[dev-dependencies]` and nowhere else: it is not meant
-//! for production, and nothing of it is compiled without the feature.
+//! This module needs the feature `testing`, which belongs in `[dev-dependencies]` and nowhere else: it is not
+//! meant for production, and none of it is compiled without the feature.
 //!
 //! ```
 //! # use outbox_runtime as outbox;
@@ -31,9 +31,10 @@
 //! ```
 //!
 //! # Layout
-//! [`outbox()`] gives a [`TestBuilder`], and that a [`TestOutbox`]. `drain` gives a [`Report`], `deliver` calls
-//! one listener. [`published`] is what a transaction has written; `assert` has the macros, `expect` what they
-//! compare and `diff` how they say it. The clock is `clock/manual.rs`, the faults are `store/fault.rs`.
+//! [`outbox()`] returns a [`TestBuilder`], which starts a [`TestOutbox`]. Its `drain` returns a [`Report`], its
+//! `deliver` calls one listener. [`published()`] returns what a transaction has written. `assert` has the macros,
+//! `expect` compares events and `diff` describes their differences. The clock is in `clock/manual.rs`, the faults
+//! are in `store/fault.rs`.
 
 mod assert;
 mod builder;

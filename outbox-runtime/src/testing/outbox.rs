@@ -10,15 +10,16 @@ use crate::event::{EventEnvelope, IntoEnvelope};
 use crate::run::Stepper;
 use crate::store::harness::TestHarness;
 
-/// An outbox in the hands of a test. It is an [`Outbox`] on SQLite in memory; what takes an
-/// `Outbox<Sqlite>` is given `outbox.clone()`.
+/// An outbox that a test controls step by step, made by [`testing::outbox()`](super::outbox()).
 ///
-/// Nothing is delivered behind the test's back: [`drain`](Self::drain) delivers what is due, one event after
-/// another, and between two of them nothing happens. Time stands still until [`clock`](Self::clock) is
-/// advanced. Delays between attempts have no random part: the first is `retry.base`, and it doubles.
+/// It derefs to an [`Outbox`] on SQLite in memory; pass `outbox.clone()` to code that takes an `Outbox<Sqlite>`.
 ///
-/// The database has one connection. A transaction must be ended before anything else can be done. It runs
-/// in a thread of its own, so the time of tokio must not be paused (`start_paused`).
+/// Nothing is delivered in the background: [`drain`](Self::drain) delivers the due events one after another, and
+/// nothing happens between two calls. Time stands still until [`clock`](Self::clock) is advanced. The delays
+/// between attempts have no jitter: the first is `retry.base`, and it doubles.
+///
+/// The database has one connection, so a transaction must be ended before anything else can be done. SQLite runs in
+/// a thread of its own, so the time of tokio must not be paused (`start_paused`).
 pub struct TestOutbox {
     outbox: Outbox<Sqlite>,
     pool: SqlitePool,
@@ -44,43 +45,44 @@ impl TestOutbox {
         Self { outbox, pool, harness }
     }
 
-    /// The database, for the tables of the application. What is made of it goes by the real time, and not by
-    /// [`clock`](Self::clock): dead events are at [`dead_events`](Outbox::dead_events), the purge at
-    /// [`store`](Outbox::store).
+    /// Returns the database's pool, for the application's tables.
+    ///
+    /// A `DeadEvents` or `Store` that is made from it uses real time and not [`clock`](Self::clock): take those of
+    /// the outbox instead, with [`dead_events`](Outbox::dead_events) and [`store`](Outbox::store).
     pub fn pool(&self) -> &SqlitePool {
         &self.pool
     }
 
-    /// The time, for the database and for everybody else.
+    /// Returns the clock, which the outbox and its database follow.
     pub fn clock(&self) -> &ManualClock {
         &self.harness.clock
     }
 
-    /// What is to go wrong on the connection.
+    /// Returns the faults to inject on the database connection.
     pub fn faults(&self) -> &Faults {
         &self.harness.faults
     }
 
-    /// Every event that was committed, delivered or not, in the order of writing; without those that were
-    /// deleted since.
+    /// Returns every committed event, delivered or not, in the order in which they were written. Events that were
+    /// deleted since are missing.
     ///
     /// # Panics
-    /// If the database fails, or a transaction is still open.
+    /// Panics if the database fails, or if a transaction is still open.
     #[track_caller]
     pub fn published(&self) -> impl Future<Output = Vec<EventEnvelope>> + Send {
         let place = Location::caller();
         async move {
-            self.free("published", place).await;
-            let rows = sound(self.outbox.store().everything().await, place);
+            self.wait_for_connection("published", place).await;
+            let rows = unwrap_at(place, self.outbox.store().everything().await);
             rows.into_iter().map(|stored| stored.row.envelope).collect()
         }
     }
 
-    /// Forgets every event that was published, delivered or not, dead ones included, so that a test can go on
-    /// as if it began here.
+    /// Deletes every published event, delivered or not, dead letters included, so that the test can continue with
+    /// an empty outbox.
     ///
     /// Only the outbox's own table is emptied. The application's tables, the time of [`clock`](Self::clock),
-    /// faults that have not happened yet and listeners that pause stay as they are.
+    /// faults that have not happened yet and paused listeners stay as they are.
     ///
     /// ```
     /// # use outbox_runtime as outbox;
@@ -94,47 +96,49 @@ impl TestOutbox {
     /// # let mut tx = outbox.begin().await?;
     /// # tx.write(placed)?;
     /// # tx.commit().await?;
-    /// // What the test prepares publishes events of its own.
+    /// // The setup of the test publishes events of its own.
     /// assert_published!(outbox.published().await, "Placed");
     /// outbox.clear().await;
-    /// // What is tested begins here.
+    /// // The code under test starts here.
     /// assert_published!(outbox.published().await, []);
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Panics
-    /// If the database fails, or a transaction is still open.
+    /// Panics if the database fails, or if a transaction is still open.
     #[track_caller]
     pub fn clear(&self) -> impl Future<Output = ()> + Send {
         let place = Location::caller();
         async move {
-            self.free("clear", place).await;
-            sound(self.stepper().clear().await, place);
+            self.wait_for_connection("clear", place).await;
+            unwrap_at(place, self.stepper().clear().await);
         }
     }
 
-    /// Delivers everything that is due until nothing is, a batch at a time: in each those that were never tried
-    /// by due time and writing, then those that were. What listeners write is delivered as well. Tells what
-    /// became of each event.
+    /// Delivers events until none is due, and returns what happened to each.
     ///
-    /// If the database fails, it stops there and the report says so; the next call goes on, as the outbox
-    /// would after a while.
+    /// It claims one batch at a time. Within a batch, events without a failed attempt come first, by due time and
+    /// then in the order in which they were written; the retried ones follow. Events that listeners write are
+    /// delivered as well.
+    ///
+    /// If the database fails, it stops there and the report has the error; the next call continues, as the loops of
+    /// an outbox would after their back-off.
     ///
     /// # Panics
-    /// If a transaction is still open, or the outbox has been shut down.
+    /// Panics if a transaction is still open, or if the outbox has been shut down.
     #[track_caller]
     pub fn drain(&self) -> impl Future<Output = Report> + Send {
         let place = Location::caller();
         async move {
-            self.free("drain", place).await;
+            self.wait_for_connection("drain", place).await;
             let mut report = Report::default();
             match self.stepper().drain(|entry, decision| report.note(entry, decision)).await {
                 Ok(()) => {}
-                Err(error @ crate::Error::Closed) => return sound(Err(error), place),
+                Err(error @ crate::Error::Closed) => return unwrap_at(place, Err(error)),
                 Err(error) => report.fail(error),
             }
-            for stored in sound(self.outbox.store().everything().await, place) {
+            for stored in unwrap_at(place, self.outbox.store().everything().await) {
                 let event = &stored.row.envelope;
                 let heard = self.stepper().hears(event);
                 if stored.due && !stored.row.status.is_terminal() && !heard {
@@ -145,11 +149,12 @@ impl TestOutbox {
         }
     }
 
-    /// Calls the listener of an event with it, and gives its answer. The event is not in the table, but it
-    /// comes to the listener as if it were: as text that is decoded.
+    /// Calls the listener of an event and returns its result.
     ///
-    /// A listener that asks for a transaction gets one, which is committed if it says `Ok(Outcome::Done)`
-    /// and undone if not. Interceptors and time-outs are left out, and a panic is the test's.
+    /// The event is not written to the table, but it reaches the listener as if it were: its stored form is
+    /// decoded. A listener that asks for a transaction gets one, which is committed if it returns
+    /// `Ok(Outcome::Done)` and rolled back otherwise. Interceptors and time-outs do not apply, and a panic of the
+    /// listener is not caught.
     ///
     /// ```
     /// # use outbox_runtime as outbox;
@@ -166,32 +171,33 @@ impl TestOutbox {
     /// ```
     ///
     /// # Panics
-    /// If the event is refused, nobody listens to it, or a transaction is still open.
+    /// Panics if the event is invalid, if no listener handles it, or if a transaction is still open.
     #[track_caller]
     pub fn deliver(&self, event: impl IntoEnvelope) -> Deliver<'_> {
         let place = Location::caller();
-        Deliver::new(self, sound(event.into_envelope_at(self.clock().now()), place), place)
+        let envelope = unwrap_at(place, event.into_envelope_at(self.clock().now()));
+        Deliver::new(self, envelope, place)
     }
 
     pub(super) fn stepper(&self) -> &Stepper<Sqlite> {
-        self.outbox.stepper().unwrap_or_else(|| unreachable!("it was started by hand"))
+        self.outbox.stepper().unwrap_or_else(|| unreachable!("it was started with a harness"))
     }
 
-    /// Waits until nobody has the connection, but not for ever.
+    /// Waits until the connection is free, up to the pool's acquire time-out.
     #[expect(clippy::panic, reason = "a test fails by panicking")]
-    pub(super) async fn free(&self, what: &str, place: &Location<'_>) {
-        // One that was dropped is being undone at this moment.
+    pub(super) async fn wait_for_connection(&self, method: &str, place: &Location<'_>) {
+        // A dropped transaction is rolled back in the background and releases the connection soon.
         if self.pool.acquire().await.is_err() {
             panic!(
-                "{place}: `{what}` waits for a transaction that is still open; the database of a test has \
+                "{place}: `{method}` waits for a transaction that is still open; the database of a test has \
                  one connection: commit the transaction, roll it back or drop it first"
             );
         }
     }
 }
 
-/// What must not fail in a test.
+/// Unwraps a result that must be `Ok` in a test; panics with the place in the test and the causes of the error.
 #[expect(clippy::panic, reason = "a test fails by panicking")]
-pub(super) fn sound<T, E: std::error::Error>(result: Result<T, E>, place: &Location<'_>) -> T {
+pub(super) fn unwrap_at<T, E: std::error::Error>(place: &Location<'_>, result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| panic!("{place}: {}", crate::error::chain(&error)))
 }

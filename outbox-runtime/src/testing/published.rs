@@ -2,7 +2,7 @@ use crate::event::EventEnvelope;
 use crate::store::Backend;
 use crate::write::Tx;
 
-/// The events that a transaction has written so far, in order: those that wait for the commit, and those
+/// Returns the events that a transaction has written so far, in order: those that wait for the commit, and those
 /// that were flushed. An event whose id existed already is not among them.
 ///
 /// ```
@@ -16,17 +16,18 @@ pub fn published(events: &(impl Published + ?Sized)) -> Vec<EventEnvelope> {
     events.published()
 }
 
-/// Has published events: a transaction, or what [`TestOutbox::published`](super::TestOutbox::published) gives.
+/// A source of published events: a transaction, or the result of
+/// [`TestOutbox::published`](super::TestOutbox::published).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no published events",
     label = "not a transaction, nor a list of events",
     note = "give a `Tx`, or what was committed: `outbox.published().await`"
 )]
 pub trait Published {
-    /// The events, in order.
+    /// Returns the events, in order.
     fn published(&self) -> Vec<EventEnvelope>;
 
-    /// Whether they are as they were written, and not as they were stored.
+    /// Returns whether the events are as they were written, and not as they were stored.
     #[doc(hidden)]
     fn is_open(&self) -> bool {
         false
