@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use metrics_exporter_prometheus::PrometheusBuilder;
-use outbox::{DispatchResult, Metric, MetricKind, MetricsExporter, MetricsFacade};
+use outbox::{Metric, MetricKind, MetricsExporter, MetricsFacade, VerdictKind};
 
 /// The running example; stopped when it is dropped.
 struct Example {
@@ -194,8 +194,8 @@ fn the_endpoint_has_exactly_the_documented_series() {
                     );
                 }
                 if let Some(result) = sample.labels.get("result") {
-                    let named = |known: &DispatchResult| known.name() == result;
-                    assert!(DispatchResult::ALL.iter().any(named), "{result}");
+                    let named = |known: &VerdictKind| known.is_counted() && known.label() == result;
+                    assert!(VerdictKind::ALL.iter().any(named), "{result}");
                 }
             }
             documented.insert(name);

@@ -1,11 +1,14 @@
 //! The only reader of the wall clock, and a monotonic clock that tests can replace.
 
-#[cfg(feature = "testing")]
+#[cfg_attr(
+    not(feature = "testing"),
+    allow(dead_code, unreachable_pub, reason = "only the testing kit makes one")
+)]
 mod manual;
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-#[cfg(feature = "testing")]
+#[allow(unreachable_pub, reason = "the testing kit re-exports it")]
 pub use manual::ManualClock;
 
 /// A monotonic clock: the system's, or one that a simulation or a test advances.
@@ -13,7 +16,6 @@ pub use manual::ManualClock;
 pub(crate) enum Clock {
     #[default]
     System,
-    #[cfg(any(test, feature = "testing"))]
     Simulated(std::sync::Arc<std::sync::Mutex<Instant>>),
 }
 
@@ -21,7 +23,6 @@ impl Clock {
     pub(crate) fn now(&self) -> Instant {
         match self {
             Self::System => Instant::now(),
-            #[cfg(any(test, feature = "testing"))]
             Self::Simulated(now) => *now.lock().unwrap_or_else(std::sync::PoisonError::into_inner),
         }
     }

@@ -28,6 +28,8 @@ mod retry;
 
 mod metrics;
 
+mod notify;
+
 mod run;
 
 mod service;
@@ -48,7 +50,8 @@ pub mod testing;
 pub use dead::{BulkChange, DeadEvents, DeadGroup, DeadStream};
 pub use dispatch::EventInterceptor;
 pub use error::Error;
-pub use metrics::{DispatchResult, Metric, MetricKind, MetricUnit, MetricsExporter, Way};
+pub use inflight::Lane;
+pub use metrics::{HotPathSkip, Metric, MetricKind, MetricUnit, MetricsExporter};
 #[cfg(feature = "metrics")]
 pub use metrics::{MetricsFacade, PrefixError};
 pub use poll::{ClaimedEvent, PollerHandler};

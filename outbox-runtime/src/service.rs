@@ -1,4 +1,4 @@
-//! The one shape of everything that runs in the background.
+//! The shape of every background loop.
 
 use std::time::Duration;
 
@@ -13,60 +13,66 @@ use crate::error::chain;
 use crate::log_throttle::LogThrottle;
 use crate::retry::backoff;
 
-/// A loop. It survives every error and panic, waits longer after each, and logs them sparingly.
+/// A background loop. It survives every error and panic, waits longer after each, and logs them sparingly.
 pub(crate) trait Service: Send + 'static {
-    /// What it is called in the log.
+    /// Its name in the log.
     const NAME: &'static str;
 
-    /// Waits for something to do and does it. When `stop` is cancelled it stops waiting, but does not
-    /// leave a statement half-way.
+    /// Waits for something to do and does it. When `stop` is cancelled it stops waiting, but does not cut a
+    /// statement short.
     fn turn(&mut self, stop: &CancellationToken) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
-/// Some loops that are stopped and waited for together.
+/// Loops that are stopped and waited for together.
 #[derive(Debug, Clone)]
 pub(crate) struct Services {
     tasks: TaskTracker,
     stop: CancellationToken,
     runtime: Handle,
     longest_pause: Duration,
-    #[cfg(feature = "testing")]
-    stepper: bool,
+    scheduling: Scheduling,
+}
+
+/// Who runs the loops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheduling {
+    /// Each is a task.
+    Spawned,
+    /// None is started: a test does step by step what they would do.
+    Stepped,
 }
 
 impl Services {
-    /// None yet. They also stop when `parent` is cancelled. After failures they pause, longer and longer,
-    /// but not longer than this.
+    /// Returns an empty set of loops. They also stop when `parent` is cancelled. After failures they pause, longer
+    /// and longer, up to `longest_pause`.
     pub(crate) fn new(
         parent: &CancellationToken,
         runtime: Handle,
         longest_pause: Duration,
+        scheduling: Scheduling,
     ) -> Self {
         Self {
             tasks: TaskTracker::new(),
             stop: parent.child_token(),
             runtime,
             longest_pause,
-            #[cfg(feature = "testing")]
-            stepper: false,
+            scheduling,
         }
-    }
-
-    /// None ever: a test does by hand what they would do.
-    #[cfg(feature = "testing")]
-    pub(crate) fn stepper(self) -> Self {
-        Self { stepper: true, ..self }
     }
 
     pub(crate) fn start<S: Service>(&self, service: S) {
-        #[cfg(feature = "testing")]
-        if self.stepper {
-            return;
+        if self.scheduling == Scheduling::Spawned {
+            self.tasks.spawn_on(run(service, self.stop.clone(), self.longest_pause), &self.runtime);
         }
-        self.tasks.spawn_on(run(service, self.stop.clone(), self.longest_pause), &self.runtime);
     }
 
-    /// Runs something to its end, whether its caller waits or not.
+    pub(crate) fn start_if<S: Service>(&self, service: Option<S>) {
+        if let Some(service) = service {
+            self.start(service);
+        }
+    }
+
+    /// Runs a future to its end, whether its caller waits for it or not.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
@@ -74,12 +80,12 @@ impl Services {
         self.tasks.spawn_on(task, &self.runtime)
     }
 
-    /// Tells them to stop.
+    /// Signals the loops to stop.
     pub(crate) fn cancel(&self) {
         self.stop.cancel();
     }
 
-    /// Stops them, and waits until they have ended.
+    /// Stops the loops, and waits until they have ended.
     pub(crate) async fn stop(&self) {
         self.cancel();
         self.tasks.close();
@@ -98,27 +104,27 @@ async fn run<S: Service>(mut service: S, stop: CancellationToken, longest_pause:
     }
 }
 
-/// The failures of a loop in a row.
+/// Pauses and log lines for the failures of a loop in a row.
 #[derive(Debug)]
 struct FailureBackoff {
     name: &'static str,
     longest_pause: Duration,
     failures: u32,
-    log_throttle: LogThrottle,
-    told: bool,
+    log: LogThrottle,
+    logged: bool,
 }
 
 impl FailureBackoff {
     const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
     fn new(name: &'static str, longest_pause: Duration) -> Self {
-        Self { name, longest_pause, failures: 0, log_throttle: LogThrottle::default(), told: false }
+        Self { name, longest_pause, failures: 0, log: LogThrottle::default(), logged: false }
     }
 
     async fn wait(&mut self, error: &str, stop: &CancellationToken) {
         self.failures = self.failures.saturating_add(1);
-        if self.log_throttle.allows() {
-            self.told = true;
+        if self.log.allows() {
+            self.logged = true;
             tracing::error!(
                 service = self.name,
                 failures = self.failures,
@@ -134,15 +140,15 @@ impl FailureBackoff {
     }
 
     fn over(&mut self) {
-        if self.told {
+        if self.logged {
             tracing::info!(service = self.name, failures = self.failures, "works again");
         }
         self.failures = 0;
-        self.told = false;
+        self.logged = false;
     }
 }
 
-/// Bounds a statement on our side, in case the server's answer never comes.
+/// Bounds a statement on our side, in case the server never answers.
 pub(crate) async fn within<T>(
     limit: Duration,
     doing: &'static str,

@@ -8,7 +8,8 @@ pub use outbox_runtime::event::{
     AggregateName, AggregateType, Delay, Dynamic, EnvelopeBuilder, EventEnvelope, EventError,
     EventId, EventName, EventType, Field, Global, Headers, IntoAggregateName, IntoEnvelope,
     MAX_AGGREGATE_ID_BYTES, MAX_AGGREGATE_NAME_BYTES, MAX_EVENT_ID_BYTES, MAX_EVENT_NAME_BYTES,
-    MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES, MAX_TENANT_ID_BYTES, Mark, Payload, Status, Typed, event,
+    MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES, MAX_TENANT_ID_BYTES, Payload, Status, Typed, Verdict,
+    VerdictKind, event,
 };
 #[doc(inline)]
 pub use outbox_runtime::listener::{
@@ -20,10 +21,10 @@ pub use outbox_runtime::listener::{
 #[doc(inline)]
 pub use outbox_runtime::{
     Backoff, BackoffError, Builder, BulkChange, ClaimedEvent, Config, ConfigFault, DeadEvents,
-    DeadGroup, DeadStream, DispatchResult, DispatcherConfig, EnvError, Error, EventInterceptor,
+    DeadGroup, DeadStream, DispatcherConfig, EnvError, Error, EventInterceptor, HotPathSkip, Lane,
     Metric, MetricKind, MetricUnit, MetricsExporter, Mode, Outbox, PollerConfig, PollerHandler,
     Purge, PurgeConfig, PurgeReport, PurgeScheduler, RetryConfig, RetryPolicy, StartError,
-    StartFault, Unroutable, Way, builder, start,
+    StartFault, Unroutable, builder, start,
 };
 
 #[cfg(feature = "metrics")]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use outbox::{Delivery, EventEnvelope, ListenerError, ListenerRegistry, Status, Way};
+use outbox::{Delivery, EventEnvelope, Lane, ListenerError, ListenerRegistry, Status};
 use outbox_tests::{
     CallLog, Fresh, Spans, TestDatabase, TestTable, event, eventually, on_every_database,
 };
@@ -95,12 +95,12 @@ async fn a_half_open_breaker_without_events_causes_no_claims<DB: TestDatabase>(d
     assert_eq!(counted.paused_after(over), Some(0), "the pause is over");
     // The next event is the probe, and is delivered through the hot path.
     up.store(true, Ordering::SeqCst);
-    let hot = counted.way(Way::Hot);
+    let hot = counted.enqueued(Lane::Hot);
     let written = Instant::now();
     write(&outbox, &[event("Mail")]).await;
     let waited = mails.wait_for(2).await[1].at - written;
     println!("{}: delivered after {waited:?}", DB::SHORT_NAME);
-    assert_eq!(counted.way(Way::Hot), hot + 1);
+    assert_eq!(counted.enqueued(Lane::Hot), hot + 1);
     let before = claims();
     outbox.drained().await.unwrap();
     assert!(claims() > before, "claims are counted");

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use outbox::{
-    Builder, Delivery, DispatchResult, EventEnvelope, ListenerRegistry, MetricsExporter, Outbox,
-    Way,
+    Builder, Delivery, EventEnvelope, HotPathSkip, Lane, ListenerRegistry, MetricsExporter, Outbox,
+    VerdictKind,
 };
 use outbox_tests::{CallLog, Fresh, Row, TestDatabase, TestTable, event};
 use tokio::sync::Semaphore;
@@ -87,8 +87,9 @@ pub(crate) struct CountingMetrics(Arc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    ways: Mutex<Vec<(Way, usize)>>,
-    results: Mutex<Vec<(String, DispatchResult)>>,
+    enqueued: Mutex<Vec<(Lane, usize)>>,
+    skipped: Mutex<Vec<(HotPathSkip, usize)>>,
+    results: Mutex<Vec<(String, VerdictKind)>>,
     lags: Mutex<Vec<Duration>>,
     stale: AtomicUsize,
     claims: Mutex<Vec<Duration>>,
@@ -96,12 +97,17 @@ struct Counts {
 }
 
 impl CountingMetrics {
-    pub(crate) fn way(&self, way: Way) -> usize {
-        let ways = self.0.ways.lock().unwrap();
-        ways.iter().filter(|(which, _)| *which == way).map(|(_, count)| count).sum()
+    pub(crate) fn enqueued(&self, lane: Lane) -> usize {
+        let enqueued = self.0.enqueued.lock().unwrap();
+        enqueued.iter().filter(|(which, _)| *which == lane).map(|(_, count)| count).sum()
     }
 
-    pub(crate) fn results(&self) -> Vec<(String, DispatchResult)> {
+    pub(crate) fn skipped(&self, reason: HotPathSkip) -> usize {
+        let skipped = self.0.skipped.lock().unwrap();
+        skipped.iter().filter(|(which, _)| *which == reason).map(|(_, count)| count).sum()
+    }
+
+    pub(crate) fn results(&self) -> Vec<(String, VerdictKind)> {
         self.0.results.lock().unwrap().clone()
     }
 
@@ -128,11 +134,15 @@ impl CountingMetrics {
 }
 
 impl MetricsExporter for CountingMetrics {
-    fn enqueued(&self, way: Way, events: usize) {
-        self.0.ways.lock().unwrap().push((way, events));
+    fn enqueued(&self, lane: Lane, events: usize) {
+        self.0.enqueued.lock().unwrap().push((lane, events));
     }
 
-    fn dispatched(&self, topic: &str, result: DispatchResult, _: Duration) {
+    fn hot_path_skipped(&self, reason: HotPathSkip, events: usize) {
+        self.0.skipped.lock().unwrap().push((reason, events));
+    }
+
+    fn dispatched(&self, topic: &str, result: VerdictKind, _: Duration) {
         self.0.results.lock().unwrap().push((topic.to_owned(), result));
     }
 

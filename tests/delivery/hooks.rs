@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use outbox::{
-    Delivery, DispatchResult, EventEnvelope, EventInterceptor, ListenerError, ListenerRegistry,
-    MetricsExporter, Result, Status, Unroutable, Way, WriterHook,
+    Delivery, EventEnvelope, EventInterceptor, Lane, ListenerError, ListenerRegistry,
+    MetricsExporter, Result, Status, Unroutable, VerdictKind, WriterHook,
 };
 use outbox_tests::{CallLog, Fresh, TestDatabase, event, eventually, on_every_database};
 
@@ -167,11 +167,11 @@ async fn a_panicking_hook_does_not_stop_delivery<DB: TestDatabase>(db: Fresh<DB>
 struct PanickingMetrics;
 
 impl MetricsExporter for PanickingMetrics {
-    fn enqueued(&self, _: Way, _: usize) {
+    fn enqueued(&self, _: Lane, _: usize) {
         panic!("an exporter panics");
     }
 
-    fn dispatched(&self, _: &str, _: DispatchResult, _: Duration) {
+    fn dispatched(&self, _: &str, _: VerdictKind, _: Duration) {
         panic!("an exporter panics");
     }
 

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use outbox::{Config, Delivery, EventEnvelope, ListenerOptions, ListenerRegistry, Status, Way};
+use outbox::{
+    Config, Delivery, EventEnvelope, HotPathSkip, Lane, ListenerOptions, ListenerRegistry, Status,
+};
 use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
 use crate::harness::{
@@ -23,7 +25,7 @@ async fn hot_events_are_delivered_without_polling<DB: TestDatabase>(db: Fresh<DB
     received.wait_for(3).await;
     outbox.drained().await.unwrap();
     received.assert_each_once(3);
-    assert_eq!((counted.way(Way::Hot), counted.way(Way::Cold)), (3, 0));
+    assert_eq!((counted.enqueued(Lane::Hot), counted.enqueued(Lane::Cold)), (3, 0));
     let lags = counted.lags();
     assert!(lags.len() == 3 && lags.iter().all(|lag| *lag < HOUR), "{lags:?}");
     let row = first_row(&db, &outbox).await;
@@ -55,7 +57,11 @@ async fn a_past_delivery_time_is_no_delay<DB: TestDatabase>(db: Fresh<DB>) {
     received.wait_for(5).await;
     outbox.drained().await.unwrap();
     received.assert_each_once(5);
-    let ways = [Way::Hot, Way::HotSkippedDelayed, Way::Cold].map(|way| counted.way(way));
+    let ways = [
+        counted.enqueued(Lane::Hot),
+        counted.skipped(HotPathSkip::Delayed),
+        counted.enqueued(Lane::Cold),
+    ];
     assert_eq!(ways, [5, 0, 0]);
     assert_eq!(with_status(&db, 1).await, 5);
 }
@@ -96,7 +102,7 @@ async fn no_event_is_lost_when_the_hot_queue_is_full<DB: TestDatabase>(db: Fresh
     outbox.drained().await.unwrap();
     received.assert_each_once(10_000);
     assert_eq!(with_status(&db, 1).await, 10_000);
-    assert!(counted.way(Way::HotDropped) > 9_000, "{}", counted.way(Way::HotDropped));
+    assert!(counted.skipped(HotPathSkip::Full) > 9_000, "{}", counted.skipped(HotPathSkip::Full));
     outbox.shutdown().await.unwrap();
 }
 
@@ -111,7 +117,7 @@ async fn one_transaction_gets_at_most_a_quarter_of_the_hot_queue<DB: TestDatabas
     write(&outbox, &burst).await;
     received.wait_for(600).await;
     received.assert_each_once(600);
-    assert_eq!((counted.way(Way::Hot), counted.way(Way::Cold)), (250, 350));
+    assert_eq!((counted.enqueued(Lane::Hot), counted.enqueued(Lane::Cold)), (250, 350));
 }
 
 async fn a_receipt_delivers_a_foreign_transaction_through_the_hot_path<DB: TestDatabase>(
@@ -133,8 +139,8 @@ async fn a_receipt_delivers_a_foreign_transaction_through_the_hot_path<DB: TestD
     outbox.drained().await.unwrap();
     received.assert_each_once(20);
     // The poller may sometimes be faster.
-    assert!(counted.way(Way::Hot) > 10, "{}", counted.way(Way::Hot));
-    assert_eq!(counted.way(Way::Hot) + counted.way(Way::Cold), 20);
+    assert!(counted.enqueued(Lane::Hot) > 10, "{}", counted.enqueued(Lane::Hot));
+    assert_eq!(counted.enqueued(Lane::Hot) + counted.enqueued(Lane::Cold), 20);
 }
 
 async fn a_duplicate_id_is_delivered_once<DB: TestDatabase>(db: Fresh<DB>) {

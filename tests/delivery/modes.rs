@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use outbox::{
-    Config, Delivery, Error, ListenerOptions, ListenerRegistry, Mode, Status, Timeout, Unroutable,
-    Way,
+    Config, Delivery, Error, Lane, ListenerOptions, ListenerRegistry, Mode, Status, Timeout,
+    Unroutable,
 };
 use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
@@ -24,7 +24,7 @@ async fn a_poller_only_node_has_no_hot_path<DB: TestDatabase>(db: Fresh<DB>) {
     write(&outbox, &[event("A"), event("B")]).await;
     // The commit wakes its own poller.
     received.wait_for(2).await;
-    assert_eq!((counted.way(Way::Hot), counted.way(Way::Cold)), (0, 2));
+    assert_eq!((counted.enqueued(Lane::Hot), counted.enqueued(Lane::Cold)), (0, 2));
 }
 
 async fn a_writer_only_node_needs_no_listeners<DB: TestDatabase>(db: Fresh<DB>) {

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use outbox::{
-    ClaimedEvent, Config, DeadFilter, Delivery, DispatchResult, EventEnvelope, ListenerError,
-    ListenerRegistry, MetricsExporter, Mode, Outbox, PollerHandler, Stats, Unroutable,
+    ClaimedEvent, Config, DeadFilter, Delivery, EventEnvelope, ListenerError, ListenerRegistry,
+    MetricsExporter, Mode, Outbox, PollerHandler, Stats, Unroutable, VerdictKind,
 };
 use outbox_tests::{CallLog, Fresh, Spans, TestDatabase, event, eventually, on_every_database};
 use tokio::sync::Semaphore;
@@ -67,7 +67,7 @@ impl MetricsExporter for Topics {
         self.0.lock().unwrap().committed.extend(vec![topic.to_owned(); events]);
     }
 
-    fn dispatched(&self, topic: &str, _: DispatchResult, _: Duration) {
+    fn dispatched(&self, topic: &str, _: VerdictKind, _: Duration) {
         self.0.lock().unwrap().called.push(topic.to_owned());
     }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use outbox::{
-    Backoff, Delivery, DispatchResult, ListenerError, ListenerOptions, ListenerRegistry, Outcome,
-    Result, Status,
+    Backoff, Delivery, ListenerError, ListenerOptions, ListenerRegistry, Outcome, Result, Status,
+    VerdictKind,
 };
 use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
@@ -60,9 +60,9 @@ async fn failures_are_retried_by_the_policy_and_then_become_dead<DB: TestDatabas
     assert_eq!((row.status, row.attempts, row.ended), (Status::Dead, 4, true));
     let attempts: Vec<u32> = received.calls().iter().map(|call| call.attempts).collect();
     assert_eq!(attempts, [0, 1, 2, 3]);
-    let results: Vec<DispatchResult> =
+    let results: Vec<VerdictKind> =
         counted.results().into_iter().map(|(_, result)| result).collect();
-    let (failure, dead) = (DispatchResult::Failure, DispatchResult::Dead);
+    let (failure, dead) = (VerdictKind::Retry, VerdictKind::Dead);
     assert_eq!(results, [failure, failure, failure, dead]);
 }
 

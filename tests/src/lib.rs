@@ -18,9 +18,10 @@ mod lost_transaction;
 mod node;
 mod poll_times;
 mod proxy;
-mod recorder;
+mod round;
 mod spans;
 mod table;
+mod writer_probe;
 
 pub use call_log::{Call, CallLog};
 pub use cost::{Cost, MeasureCost};
@@ -32,9 +33,10 @@ pub use lost_transaction::LoseTransaction;
 pub use node::Node;
 pub use poll_times::poll_times;
 pub use proxy::Proxy;
-pub use recorder::Recorder;
+pub use round::{Round, RoundClaims};
 pub use spans::Spans;
 pub use table::{Row, TestTable, event, lease, numbered};
+pub use writer_probe::{PROBE_OWNER, WriterProbe};
 
 /// Runs generic tests on every database that has a server, and therefore concurrent writers.
 #[macro_export]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use outbox_runtime::Error;
-use outbox_runtime::store::{Completion, Renewal, Settlement, Verdict};
+use outbox_runtime::event::Verdict;
+use outbox_runtime::store::{Completion, Renewal, Settlement};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease};
 use sqlx::{AssertSqlSafe, MySql, Postgres, SqlSafeStr};
 
@@ -51,7 +52,7 @@ async fn end_all_sessions<DB: Breakable>(db: &Fresh<DB>) {
 }
 
 async fn a_transaction_on_a_broken_connection_is_rolled_back<DB: Breakable>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 5).await;
+    let (writer, probe) = writer(&db, 5).await;
     for (round, flush) in [false, true].into_iter().enumerate() {
         let mut tx = writer.begin().await.unwrap();
         business::<DB>(&mut tx, i32::try_from(round).unwrap()).await.unwrap();
@@ -62,18 +63,18 @@ async fn a_transaction_on_a_broken_connection_is_rolled_back<DB: Breakable>(db: 
         let session = numbers::<DB>(&mut tx, DB::SESSION).await[0];
         end_session(&db, session).await;
         tx.write(event("B")).unwrap();
-        recorder.told();
+        probe.hook_calls();
         let error = tx.commit().await.unwrap_err();
         assert!(matches!(error, Error::Database { .. } | Error::TransactionLost), "{error}");
-        assert_eq!(recorder.told(), ["after_rollback A,B"]);
+        assert_eq!(probe.hook_calls(), ["after_rollback A,B"]);
         assert_eq!((business_rows(&db).await, (&db, writer.store()).count().await), (0, 0));
-        assert_eq!((recorder.hot().len(), recorder.free()), (0, 5));
+        assert_eq!((probe.hot().len(), probe.free()), (0, 5));
     }
     // The pool has recovered.
     let mut tx = writer.begin().await.unwrap();
     tx.write(event("C")).unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(recorder.hot().len(), 1);
+    assert_eq!(probe.hot().len(), 1);
 }
 
 async fn the_store_recovers_after_all_connections_break<DB: Breakable>(db: Fresh<DB>) {
@@ -82,7 +83,7 @@ async fn the_store_recovers_after_all_connections_break<DB: Breakable>(db: Fresh
     rows.insert_due(&[event("A"), event("B")]).await;
     end_all_sessions(&db).await;
     // The pool detects broken connections by itself; a single failure is acceptable, too.
-    let claimed = match store.claim(super::claim::request("a", &ALL)).await {
+    let claimed = match super::claim::request("a", &ALL).claim(&store).await {
         Ok(claimed) => claimed,
         Err(_) => all(&store, "a").await,
     };
@@ -100,12 +101,12 @@ async fn the_store_recovers_after_all_connections_break<DB: Breakable>(db: Fresh
         .map(|&Renewal { sequence, token, .. }| Settlement {
             sequence,
             token,
-            result: Verdict::Done,
+            verdict: Verdict::Done,
         })
         .collect();
-    let stale = match store.finish("a", &done, Completion::Keep).await {
+    let stale = match store.settle("a", &done, Completion::Keep).await {
         Ok(stale) => stale,
-        Err(_) => store.finish("a", &done, Completion::Keep).await.unwrap(),
+        Err(_) => store.settle("a", &done, Completion::Keep).await.unwrap(),
     };
     assert!(stale.is_empty());
     rows.age(Duration::from_secs(31)).await;

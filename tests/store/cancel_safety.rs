@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use outbox_runtime::Error;
-use outbox_runtime::store::{Completion, Settlement, Store, Table, TypeFilter, Verdict};
+use outbox_runtime::event::Verdict;
+use outbox_runtime::store::{Completion, Settlement, Store, Table, TypeFilter};
 use outbox_runtime::write::Writer;
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease, on_every_database};
 
@@ -12,29 +13,29 @@ use crate::claim::{all, request};
 use crate::write::{business, business_rows, writer};
 
 async fn a_dropped_commit_is_all_or_nothing_and_calls_no_hook<DB: TestDatabase>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 200).await;
+    let (writer, probe) = writer(&db, 200).await;
     let mut completed = 0;
     // However far it got: no hook is called, no permit is leaked, and the table has all rows or none.
     for (round, polls) in rounds() {
         let mut tx = writer.begin().await.unwrap();
         business::<DB>(&mut tx, round).await.unwrap();
         tx.write(event("A")).unwrap();
-        recorder.told();
-        let before = recorder.hot().len();
+        probe.hook_calls();
+        let before = probe.hot().len();
         let finished = poll_times(tx.commit(), polls).await;
         if finished {
-            assert_eq!(recorder.told(), ["after_commit A"]);
-            assert_eq!(recorder.hot().len(), before + 1);
+            assert_eq!(probe.hook_calls(), ["after_commit A"]);
+            assert_eq!(probe.hot().len(), before + 1);
         } else {
-            assert_eq!(recorder.hot().len(), before);
-            assert_eq!(recorder.told(), Vec::<String>::new());
+            assert_eq!(probe.hot().len(), before);
+            assert_eq!(probe.hook_calls(), Vec::<String>::new());
         }
         // The next transaction waits until the previous one has ended.
         writer.begin().await.unwrap().rollback().await.unwrap();
         let difference = "SELECT CAST((SELECT COUNT(*) FROM business) - \
              (SELECT COUNT(*) FROM outbox_event) AS {wide})";
         assert_eq!(db.number(difference.replace("{wide}", DB::WIDE)).await, 0);
-        assert_eq!(recorder.free() + recorder.hot().len(), 200);
+        assert_eq!(probe.free() + probe.hot().len(), 200);
         completed += usize::from(finished);
     }
     assert!((3..60).contains(&completed), "{completed} completed");
@@ -118,7 +119,7 @@ async fn a_dropped_claim_loses_no_row<DB: TestDatabase>(db: Fresh<DB>) {
         rows.insert_due(&[event("A"), event("B")]).await;
         written += 2;
         let store = Store::new(db.single().await, Table::default());
-        let claim = store.claim(request("a", &TypeFilter::ALL));
+        let claim = request("a", &TypeFilter::ALL).claim(&store);
         completed += usize::from(poll_times(claim, polls).await);
         store.now().await.expect("the pool has a connection again");
     }
@@ -156,11 +157,11 @@ async fn a_dropped_settlement_can_be_repeated<DB: TestDatabase>(db: Fresh<DB>) {
             rows.insert_due(&[event("A")]).await;
             let row = all(&store, "a").await.rows.remove(0);
             let done =
-                [Settlement { sequence: row.sequence, token: row.token, result: Verdict::Done }];
+                [Settlement { sequence: row.sequence, token: row.token, verdict: Verdict::Done }];
             let store = Store::new(db.single().await, Table::default());
-            completed += usize::from(poll_times(store.finish("a", &done, completion), polls).await);
+            completed += usize::from(poll_times(store.settle("a", &done, completion), polls).await);
             // Whether or not the first call was recorded: it is now, and is not stale.
-            assert!(store.finish("a", &done, completion).await.unwrap().is_empty());
+            assert!(store.settle("a", &done, completion).await.unwrap().is_empty());
             assert!(all(&store, "b").await.rows.is_empty());
         }
         assert!((3..60).contains(&completed), "{completed} completed");

@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use outbox::{EventEnvelope, Status};
+use outbox_runtime::event::Verdict;
 use outbox_runtime::store::{
-    ClaimRequest, Claims, Completion, Lease, NewRow, Position, Quota, Renewal, Seated, Settlement,
-    Store, Table, TypeFilter, Verdict,
+    Completion, Lease, NewRow, Position, Quota, Renewal, Settlement, Store, Table, TypeFilter,
 };
-use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease, on_every_database};
+use outbox_tests::{
+    Fresh, Round, RoundClaims, TestDatabase, TestTable, event, lease, on_every_database,
+};
 
 /// Returns a claim request with default limits.
-pub(crate) fn request<'a>(owner: &'a str, subscription: &'a TypeFilter) -> ClaimRequest<'a> {
-    ClaimRequest {
+pub(crate) fn request<'a>(owner: &'a str, types: &'a TypeFilter) -> Round<'a> {
+    Round {
         lease: lease(owner),
-        subscription,
+        types,
         fresh: quota(1_000),
         retried: quota(1_000),
         bytes: usize::MAX,
@@ -26,12 +28,12 @@ pub(crate) fn quota(rows: usize) -> Quota {
     Quota { rows, ..Quota::default() }
 }
 
-/// Claims everything that is due.
-pub(crate) async fn all<DB: TestDatabase>(store: &Store<DB>, owner: &str) -> Claims {
-    store.claim(request(owner, &TypeFilter::ALL)).await.expect("a claim")
+/// RoundClaims everything that is due.
+pub(crate) async fn all<DB: TestDatabase>(store: &Store<DB>, owner: &str) -> RoundClaims {
+    request(owner, &TypeFilter::ALL).claim(store).await.expect("a claim")
 }
 
-fn sequences(claims: &Claims) -> Vec<i64> {
+fn sequences(claims: &RoundClaims) -> Vec<i64> {
     claims.rows.iter().map(|row| row.sequence).collect()
 }
 
@@ -82,14 +84,14 @@ async fn new_and_retried_rows_have_separate_limits<DB: TestDatabase>(db: Fresh<D
         .map(|row| Settlement {
             sequence: row.sequence,
             token: row.token,
-            result: Verdict::Retry { attempts: 1, delay: Duration::ZERO, error: "x".into() },
+            verdict: Verdict::Retry { attempts: 1, delay: Duration::ZERO, error: "x".into() },
         })
         .collect();
-    store.finish("a", &failed, Completion::Keep).await.unwrap();
+    store.settle("a", &failed, Completion::Keep).await.unwrap();
     rows.insert_due(&[event("Fresh"), event("Fresh"), event("Fresh")]).await;
     let claim_request =
-        ClaimRequest { fresh: quota(2), retried: quota(5), ..request("b", &TypeFilter::ALL) };
-    let claimed = store.claim(claim_request).await.unwrap();
+        Round { fresh: quota(2), retried: quota(5), ..request("b", &TypeFilter::ALL) };
+    let claimed = claim_request.claim(&store).await.unwrap();
     let count_of = |status| claimed.rows.iter().filter(|row| row.status == status).count();
     assert_eq!((count_of(Status::New), count_of(Status::Retry)), (2, 5));
     assert!(
@@ -97,8 +99,8 @@ async fn new_and_retried_rows_have_separate_limits<DB: TestDatabase>(db: Fresh<D
         "both quotas were used up"
     );
     let claim_request =
-        ClaimRequest { fresh: quota(5), retried: quota(0), ..request("b", &TypeFilter::ALL) };
-    let claimed = store.claim(claim_request).await.unwrap();
+        Round { fresh: quota(5), retried: quota(0), ..request("b", &TypeFilter::ALL) };
+    let claimed = claim_request.claim(&store).await.unwrap();
     assert_eq!((claimed.rows.len(), claimed.fresh_until), (1, None));
 }
 
@@ -113,7 +115,7 @@ async fn only_handled_event_types_are_claimed<DB: TestDatabase>(db: Fresh<DB>) {
     ))
     .await;
     let known = store.type_filter([("Order", "Paid"), ("__GLOBAL__", "Created"), ("X", "Unknown")]);
-    let claimed = store.claim(request("a", &known)).await.unwrap();
+    let claimed = request("a", &known).claim(&store).await.unwrap();
     let names: Vec<(&str, &str)> = claimed
         .rows
         .iter()
@@ -121,7 +123,7 @@ async fn only_handled_event_types_are_claimed<DB: TestDatabase>(db: Fresh<DB>) {
         .collect();
     assert_eq!(names, [("Order", "Paid"), ("__GLOBAL__", "Created")]);
     let nothing = store.type_filter([]);
-    assert!(store.claim(request("a", &nothing)).await.unwrap().rows.is_empty());
+    assert!(request("a", &nothing).claim(&store).await.unwrap().rows.is_empty());
     assert_eq!(all(&store, "b").await.rows.len(), 2, "the rest stays for nodes that handle it");
 }
 
@@ -133,11 +135,11 @@ async fn excluded_event_types_are_not_claimed<DB: TestDatabase>(db: Fresh<DB>) {
     let null = "SET aggregate_type = NULL WHERE aggregate_type = '__GLOBAL__'";
     db.run(format!("UPDATE {} {null}", store.table())).await;
     let others = store.type_filter_except([("Order", "Paid"), ("__GLOBAL__", "Created")]);
-    let claimed = store.claim(request("a", &others)).await.unwrap().rows;
+    let claimed = request("a", &others).claim(&store).await.unwrap().rows;
     let names: Vec<&str> = claimed.iter().map(|row| row.envelope.event_type()).collect();
     assert_eq!(names, ["Unknown", "Created"]);
     let everything = store.type_filter_except([]);
-    assert_eq!(store.claim(request("a", &everything)).await.unwrap().rows.len(), 2);
+    assert_eq!(request("a", &everything).claim(&store).await.unwrap().rows.len(), 2);
 }
 
 async fn rows_below_the_low_watermark_are_not_claimed<DB: TestDatabase>(db: Fresh<DB>) {
@@ -148,9 +150,8 @@ async fn rows_below_the_low_watermark_are_not_claimed<DB: TestDatabase>(db: Fres
     let new = rows.insert_due(&[event("New")]).await;
     let watermark = store.now().await.unwrap() - Duration::from_secs(10);
     let from = Quota { rows: 1_000, after: Some(Position::before(watermark)), until: None };
-    let claim_request =
-        ClaimRequest { fresh: from, retried: from, ..request("a", &TypeFilter::ALL) };
-    assert_eq!(sequences(&store.claim(claim_request).await.unwrap()), [new[0].sequence]);
+    let claim_request = Round { fresh: from, retried: from, ..request("a", &TypeFilter::ALL) };
+    assert_eq!(sequences(&claim_request.claim(&store).await.unwrap()), [new[0].sequence]);
     assert_eq!(all(&store, "a").await.rows.len(), 1, "a full scan finds the rest");
 }
 
@@ -159,10 +160,10 @@ async fn recent_rows_can_be_skipped<DB: TestDatabase>(db: Fresh<DB>) {
     let rows = (&db, &store);
     rows.insert_due(&[event("Paid")]).await;
     let minute = Duration::from_secs(60);
-    let claim_request = ClaimRequest { skip_recent: minute, ..request("a", &TypeFilter::ALL) };
-    assert!(store.claim(claim_request).await.unwrap().rows.is_empty());
+    let claim_request = Round { skip_recent: minute, ..request("a", &TypeFilter::ALL) };
+    assert!(claim_request.claim(&store).await.unwrap().rows.is_empty());
     rows.age(minute).await;
-    assert_eq!(store.claim(claim_request).await.unwrap().rows.len(), 1);
+    assert_eq!(claim_request.claim(&store).await.unwrap().rows.len(), 1);
 }
 
 async fn an_event_from_a_writer_with_a_fast_clock_is_due_at_once<DB: TestDatabase>(db: Fresh<DB>) {
@@ -178,14 +179,14 @@ async fn a_full_batch_reports_its_last_position<DB: TestDatabase>(db: Fresh<DB>)
     let rows = (&db, &store);
     let before = store.now().await.unwrap() - Duration::from_secs(1);
     rows.insert_due(&[event("A"), event("B"), event("C")]).await;
-    let claim_request = ClaimRequest { fresh: quota(2), ..request("a", &TypeFilter::ALL) };
-    let claimed = store.claim(claim_request).await.unwrap();
+    let claim_request = Round { fresh: quota(2), ..request("a", &TypeFilter::ALL) };
+    let claimed = claim_request.claim(&store).await.unwrap();
     let until = claimed.fresh_until.expect("the batch was full");
     assert!(until.due > before && until.due <= store.now().await.unwrap());
     let claim_request =
-        ClaimRequest { fresh: Quota { rows: 2, after: Some(until), until: None }, ..claim_request };
+        Round { fresh: Quota { rows: 2, after: Some(until), until: None }, ..claim_request };
     assert_eq!(
-        store.claim(claim_request).await.unwrap().rows.len(),
+        claim_request.claim(&store).await.unwrap().rows.len(),
         1,
         "the next claim starts there"
     );
@@ -245,10 +246,10 @@ async fn an_undecodable_row_does_not_affect_other_rows<DB: TestDatabase>(db: Fre
         .map(|row| Settlement {
             sequence: row.sequence,
             token: row.token,
-            result: Verdict::Dead { attempts: 0, error: row.reason.to_owned() },
+            verdict: Verdict::Dead { attempts: 0, error: row.reason.to_owned() },
         })
         .collect();
-    assert!(store.finish("a", &dead, Completion::Keep).await.unwrap().is_empty());
+    assert!(store.settle("a", &dead, Completion::Keep).await.unwrap().is_empty());
     assert_eq!(rows.row(inserted[1].sequence).await.status, Status::Dead);
 }
 
@@ -273,7 +274,7 @@ async fn batches_of_any_size_use_the_same_prepared_statements<DB: TestDatabase>(
         let events: Vec<EventEnvelope> = (0..count).map(|_| event("Paid")).collect();
         let mut connection = pool.acquire().await.unwrap();
         let new: Vec<NewRow<'_>> =
-            events.iter().map(|envelope| NewRow { envelope, seated: Seated::No }).collect();
+            events.iter().map(|envelope| NewRow { envelope, claimed: None }).collect();
         store.insert(&mut connection, &new).await.unwrap();
         drop(connection);
         let claimed = all(&store, "a").await;
@@ -285,10 +286,10 @@ async fn batches_of_any_size_use_the_same_prepared_statements<DB: TestDatabase>(
             .map(|Renewal { sequence, token, .. }| Settlement {
                 sequence: *sequence,
                 token: *token,
-                result: Verdict::Done,
+                verdict: Verdict::Done,
             })
             .collect();
-        assert!(store.finish("a", &done, Completion::Keep).await.unwrap().is_empty());
+        assert!(store.settle("a", &done, Completion::Keep).await.unwrap().is_empty());
     };
     round(2).await;
     round(500).await;

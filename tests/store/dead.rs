@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use futures_core::Stream;
 use outbox::{DeadEvents, Error, EventEnvelope, Fingerprint, Status};
-use outbox_runtime::store::{Completion, DeadFilter, Settlement, Store, Verdict};
+use outbox_runtime::event::Verdict;
+use outbox_runtime::store::{Completion, DeadFilter, Settlement, Store};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
 use super::claim;
@@ -38,7 +39,7 @@ async fn insert_dead_with_errors<DB: TestDatabase>(
         let claimed = claim::all(store, "a").await.rows;
         let one = |(index, row)| settlement(row, dead(3, &error(settled + index)));
         let results: Vec<Settlement> = claimed.iter().enumerate().map(one).collect();
-        assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
+        assert!(store.settle("a", &results, Completion::Keep).await.unwrap().is_empty());
         settled += claimed.len();
     }
 }
@@ -130,8 +131,8 @@ async fn replay_resets_the_event<DB: TestDatabase>(db: Fresh<DB>) {
         "table `outbox_event` has no event with the id `unknown`; it may have been purged";
     assert_eq!(unknown, expected);
     // The batch that settled it as dead is sent again.
-    let late = Settlement { sequence, token: 1, result: dead(3, "broken") };
-    assert_eq!(store.finish("a", &[late], Completion::Keep).await.unwrap().stale, [sequence]);
+    let late = Settlement { sequence, token: 1, verdict: dead(3, "broken") };
+    assert_eq!(store.settle("a", &[late], Completion::Keep).await.unwrap().stale, [sequence]);
     assert_eq!(rows.row(sequence).await.status, Status::New);
     assert_eq!(claim::all(&store, "b").await.rows.len(), 1);
 }
@@ -145,7 +146,7 @@ async fn replay_all_replays_every_matching_dead_event<DB: TestDatabase>(db: Fres
         (&db, &store).insert_due(&[event("Done")]).await;
         claim::all(&store, "a").await.rows.remove(0)
     };
-    store.finish("a", &[settlement(&done, Verdict::Done)], Completion::Keep).await.unwrap();
+    store.settle("a", &[settlement(&done, Verdict::Done)], Completion::Keep).await.unwrap();
     let only_a = DeadFilter { event_type: Some("A".to_owned()), ..DeadFilter::default() };
     let events = dead_events(&store);
     assert_eq!(events.replay_all(&only_a, 2).await.unwrap(), 5);
@@ -272,7 +273,7 @@ async fn a_bulk_discard_skips_events_that_die_after_it_starts<DB: TestDatabase>(
     eventually("time passes", async || store.now().await.unwrap() > begun).await;
     let claimed = claim::all(&store, "a").await.rows;
     let died: Vec<Settlement> = claimed.iter().map(|row| settlement(row, dead(3, "new"))).collect();
-    store.finish("a", &died, Completion::Keep).await.unwrap();
+    store.settle("a", &died, Completion::Keep).await.unwrap();
     while bulk.next().await.unwrap().is_some() {}
     assert_eq!(bulk.done(), 2);
     assert_eq!(events.query(&DeadFilter::default(), 10).await.unwrap()[0].event_type, "Late");

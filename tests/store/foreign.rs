@@ -8,18 +8,18 @@ use super::claim;
 use super::write::{business, business_rows, writer};
 
 async fn an_event_written_in_a_foreign_transaction_is_due<DB: TestDatabase>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 9).await;
+    let (writer, probe) = writer(&db, 9).await;
     let mut tx = db.pool.begin().await.unwrap();
     let receipt = writer.write_in(&mut tx, event("A")).await.unwrap().expect("a receipt");
     assert!(receipt.is_new());
     tx.commit().await.unwrap();
     drop(receipt);
-    assert_eq!(recorder.hot().len(), 0);
+    assert_eq!(probe.hot().len(), 0);
     assert_eq!(claim::all(writer.store(), "poller").await.rows.len(), 1);
 }
 
 async fn a_committed_receipt_delivers_through_the_hot_path<DB: TestDatabase>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 1).await;
+    let (writer, probe) = writer(&db, 1).await;
     let mut receipts = Vec::new();
     let mut tx = db.pool.begin().await.unwrap();
     for name in ["A", "B"] {
@@ -29,32 +29,32 @@ async fn a_committed_receipt_delivers_through_the_hot_path<DB: TestDatabase>(db:
     for receipt in receipts {
         writer.committed(receipt).await.unwrap();
     }
-    let hot = recorder.hot();
-    assert_eq!((hot.len(), recorder.due()), (1, 1), "one permit, and one left to the poller");
+    let hot = probe.hot();
+    assert_eq!((hot.len(), probe.due()), (1, 1), "one permit, and one left to the poller");
     let row = (&db, writer.store()).row(hot[0].0).await;
-    assert_eq!((row.token, row.locked_by.as_deref()), (1, Some("recorder")));
+    assert_eq!((row.token, row.locked_by.as_deref()), (1, Some("probe")));
     assert_eq!(claim::all(writer.store(), "poller").await.rows.len(), 1);
 }
 
 async fn a_receipt_of_a_rolled_back_transaction_delivers_nothing<DB: TestDatabase>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 9).await;
+    let (writer, probe) = writer(&db, 9).await;
     let mut tx = db.pool.begin().await.unwrap();
     let receipt = writer.write_in(&mut tx, event("A")).await.unwrap().unwrap();
     tx.rollback().await.unwrap();
     writer.committed(receipt).await.unwrap();
-    assert_eq!((recorder.hot().len(), recorder.free()), (0, 9));
+    assert_eq!((probe.hot().len(), probe.free()), (0, 9));
 }
 
 async fn a_row_claimed_by_the_poller_is_not_delivered_by_its_receipt<DB: TestDatabase>(
     db: Fresh<DB>,
 ) {
-    let (writer, recorder) = writer(&db, 9).await;
+    let (writer, probe) = writer(&db, 9).await;
     let mut tx = db.pool.begin().await.unwrap();
     let receipt = writer.write_in(&mut tx, event("A")).await.unwrap().unwrap();
     tx.commit().await.unwrap();
     assert_eq!(claim::all(writer.store(), "poller").await.rows.len(), 1);
     writer.committed(receipt).await.unwrap();
-    assert_eq!((recorder.hot().len(), recorder.free()), (0, 9), "it was claimed by the poller");
+    assert_eq!((probe.hot().len(), probe.free()), (0, 9), "it was claimed by the poller");
 }
 
 async fn hooks_can_suppress_or_refuse_an_event<DB: TestDatabase>(db: Fresh<DB>) {
@@ -86,13 +86,13 @@ async fn a_lost_transaction_is_refused<DB: LoseTransaction>(db: Fresh<DB>) {
 }
 
 async fn a_connection_without_a_transaction_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 9).await;
+    let (writer, probe) = writer(&db, 9).await;
     let mut connection = db.pool.acquire().await.unwrap();
-    recorder.told();
+    probe.hook_calls();
     let refused = writer.write_in(&mut connection, event("A")).await;
     assert!(matches!(refused, Err(Error::NoTransaction)), "{refused:?}");
     assert_eq!((&db, writer.store()).count().await, 0);
-    assert_eq!(recorder.told(), Vec::<String>::new(), "no hook is called");
+    assert_eq!(probe.hook_calls(), Vec::<String>::new(), "no hook is called");
     // A transaction that sqlx does not track is accepted.
     for (end, rows) in [("ROLLBACK", 0), ("COMMIT", 1)] {
         DB::run(&mut connection, "BEGIN".into_sql_str()).await.unwrap();
@@ -107,36 +107,36 @@ async fn a_connection_without_a_transaction_is_refused<DB: TestDatabase>(db: Fre
 }
 
 async fn hooks_are_called_for_commit_and_rollback<DB: TestDatabase>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 9).await;
+    let (writer, probe) = writer(&db, 9).await;
     let first = event("A");
     for end in ["commit", "rollback", "duplicate"] {
         let mut tx = db.pool.begin().await.unwrap();
         let event = if end == "rollback" { event("A") } else { first.clone() };
         let receipt = writer.write_in(&mut tx, event).await.unwrap().unwrap();
-        assert_eq!(recorder.told(), ["before_write A", "after_write A"]);
+        assert_eq!(probe.hook_calls(), ["before_write A", "after_write A"]);
         if end == "rollback" {
             tx.rollback().await.unwrap();
             writer.rolled_back(receipt);
-            assert_eq!(recorder.told(), ["after_rollback A"]);
+            assert_eq!(probe.hook_calls(), ["after_rollback A"]);
             continue;
         }
         tx.commit().await.unwrap();
         writer.committed(receipt).await.unwrap();
         let expected = if end == "commit" { vec!["after_commit A"] } else { vec![] };
-        assert_eq!(recorder.told(), expected, "{end}: a duplicate is not reported as committed");
+        assert_eq!(probe.hook_calls(), expected, "{end}: a duplicate is not reported as committed");
     }
     // Nor is it in a transaction of the writer.
     let mut tx = writer.begin().await.unwrap();
     tx.write_all([first.clone(), event("B")]).unwrap();
-    recorder.told();
+    probe.hook_calls();
     tx.commit().await.unwrap();
-    assert_eq!(recorder.told(), ["after_commit B"]);
+    assert_eq!(probe.hook_calls(), ["after_commit B"]);
     let mut tx = writer.begin().await.unwrap();
     tx.write_all([first, event("C")]).unwrap();
     tx.flush().await.unwrap();
-    recorder.told();
+    probe.hook_calls();
     tx.rollback().await.unwrap();
-    assert_eq!(recorder.told(), ["after_rollback C"]);
+    assert_eq!(probe.hook_calls(), ["after_rollback C"]);
 }
 
 on_every_database!(

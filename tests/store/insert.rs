@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outbox::{EventEnvelope, Status};
-use outbox_runtime::store::{Inserted, NewRow, Seated};
+use outbox_runtime::store::{Inserted, NewRow};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease, on_every_database};
 
 async fn an_inserted_row_is_new_and_due<DB: TestDatabase>(db: Fresh<DB>) {
@@ -22,7 +22,7 @@ async fn a_row_with_a_permit_is_claimed_at_insert<DB: TestDatabase>(db: Fresh<DB
     let rows = (&db, &store);
     let envelope = event("Paid");
     let mut connection = db.pool.acquire().await.unwrap();
-    let row = NewRow { envelope: &envelope, seated: Seated::Yes(lease("node")) };
+    let row = NewRow { envelope: &envelope, claimed: Some(lease("node")) };
     let inserted = store.insert(&mut connection, &[row]).await.unwrap();
     drop(connection);
     let row = rows.row(inserted[0].sequence).await;
@@ -84,13 +84,13 @@ async fn an_existing_id_adds_no_second_row<DB: TestDatabase>(db: Fresh<DB>) {
 async fn a_duplicate_id_leaves_the_transaction_usable<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let envelope = event("Paid");
-    let row = NewRow { envelope: &envelope, seated: Seated::No };
+    let row = NewRow { envelope: &envelope, claimed: None };
     let mut tx = db.pool.begin().await.unwrap();
     let first = store.insert(&mut tx, &[row]).await.unwrap();
     let second = store.insert(&mut tx, &[row]).await.unwrap();
     assert_eq!(second, [Inserted { sequence: first[0].sequence, duplicate: true }]);
     let other = event("Placed");
-    let row = NewRow { envelope: &other, seated: Seated::No };
+    let row = NewRow { envelope: &other, claimed: None };
     assert!(!store.insert(&mut tx, &[row]).await.unwrap()[0].duplicate);
     tx.commit().await.unwrap();
     assert_eq!((&db, &store).count().await, 2);

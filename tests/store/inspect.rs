@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use outbox::{EventEnvelope, Status};
-use outbox_runtime::store::{Completion, DoctorOptions, EventQuery, FindingLevel, Store, Verdict};
+use outbox_runtime::event::Verdict;
+use outbox_runtime::store::{Completion, DoctorOptions, EventQuery, FindingLevel, Store};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database};
 
 use super::claim;
@@ -37,7 +38,7 @@ async fn one_of_each<DB: TestDatabase>(db: &Fresh<DB>, store: &Store<DB>) {
         settlement(&claimed[1], retry(1, HOUR, "later")),
         settlement(&claimed[2], dead(3, "never")),
     ];
-    assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
+    assert!(store.settle("a", &results, Completion::Keep).await.unwrap().is_empty());
     (db, store).insert_due(&[order("B", "new").tenant("acme").build().unwrap()]).await;
 }
 

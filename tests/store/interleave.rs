@@ -4,8 +4,11 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use outbox::{Error, EventEnvelope, Status};
-use outbox_runtime::store::{Completion, NewRow, Renewal, Seated, Settlement, Verdict};
-use outbox_tests::{Fresh, TestDatabase, TestTable, event, eventually, lease, on_every_database};
+use outbox_runtime::event::Verdict;
+use outbox_runtime::store::{Completion, NewRow, Renewal, Settlement};
+use outbox_tests::{
+    Fresh, Round, TestDatabase, TestTable, event, eventually, lease, on_every_database,
+};
 use sqlx::SqlSafeStr;
 
 use super::claim::{self, request};
@@ -26,11 +29,9 @@ async fn concurrent_claims_never_share_a_row<DB: TestDatabase>(db: Fresh<DB>) {
                 let known = store.type_filter([("Order", "A")]);
                 let mut taken = Vec::new();
                 loop {
-                    let claim_request = outbox_runtime::store::ClaimRequest {
-                        fresh: claim::quota(20),
-                        ..request(&owner, &known)
-                    };
-                    let claims = store.claim(claim_request).await.unwrap();
+                    let claim_request =
+                        Round { fresh: claim::quota(20), ..request(&owner, &known) };
+                    let claims = claim_request.claim(&store).await.unwrap();
                     if claims.rows.is_empty() {
                         return taken;
                     }
@@ -60,7 +61,7 @@ async fn a_claim_skips_uncommitted_rows_and_finds_them_later<DB: TestDatabase>(d
         return;
     }
     let mut tx = db.pool.begin().await.unwrap();
-    let row = NewRow { envelope: &open, seated: Seated::No };
+    let row = NewRow { envelope: &open, claimed: None };
     store.insert(&mut tx, &[row]).await.unwrap();
     (&db, &store).insert_due(&[done]).await;
     let seen = claim::all(&store, "a").await.rows;
@@ -80,12 +81,12 @@ async fn an_insert_waits_for_an_uncommitted_row_with_the_same_id<DB: TestDatabas
     for commits in [true, false] {
         let envelope = event("A");
         let mut first = db.pool.begin().await.unwrap();
-        let row = NewRow { envelope: &envelope, seated: Seated::No };
+        let row = NewRow { envelope: &envelope, claimed: None };
         let inserted = store.insert(&mut first, &[row]).await.unwrap();
         let (other_store, pool, same) = (store.clone(), db.pool.clone(), envelope.clone());
         let second = tokio::spawn(async move {
             let mut second = pool.begin().await.unwrap();
-            let row = NewRow { envelope: &same, seated: Seated::No };
+            let row = NewRow { envelope: &same, claimed: None };
             let inserted = other_store.insert(&mut second, &[row]).await.unwrap();
             second.commit().await.unwrap();
             inserted[0]
@@ -115,7 +116,7 @@ async fn a_settlement_and_a_reclaim_never_both_succeed<DB: TestDatabase>(db: Fre
     rows.age(Duration::from_secs(31)).await;
     let (late, new) = tokio::join!(
         async {
-            store.finish("a", &[settlement(&old, Verdict::Done)], Completion::Keep).await.unwrap()
+            store.settle("a", &[settlement(&old, Verdict::Done)], Completion::Keep).await.unwrap()
         },
         async { claim::all(&store, "b").await.rows },
     );
@@ -124,7 +125,7 @@ async fn a_settlement_and_a_reclaim_never_both_succeed<DB: TestDatabase>(db: Fre
         Some(new) => {
             assert_eq!((late.stale, new.token), (vec![old.sequence], 2));
             let done = [settlement(new, Verdict::Done)];
-            assert!(store.finish("b", &done, Completion::Keep).await.unwrap().is_empty());
+            assert!(store.settle("b", &done, Completion::Keep).await.unwrap().is_empty());
         }
         None => assert!(late.is_empty()),
     }
@@ -154,10 +155,10 @@ async fn a_repeated_settlement_does_not_undo_a_replay<DB: TestDatabase>(db: Fres
     let rows = (&db, &store);
     let row = claimed(&db, &store).await;
     let died = [settlement(&row, dead(1, "x"))];
-    store.finish("a", &died, Completion::Keep).await.unwrap();
+    store.settle("a", &died, Completion::Keep).await.unwrap();
     let events = dead_events(&store);
     let (replayed, again) = tokio::join!(events.replay(row.envelope.event_id()), async {
-        store.finish("a", &died, Completion::Keep).await.unwrap()
+        store.settle("a", &died, Completion::Keep).await.unwrap()
     },);
     replayed.unwrap();
     assert!(again.is_empty() || again.stale == [row.sequence]);
@@ -174,11 +175,11 @@ async fn a_repeated_settlement_does_not_touch_a_purged_row<DB: TestDatabase>(db:
     let rows = (&db, &store);
     let row = claimed(&db, &store).await;
     let done = [settlement(&row, Verdict::Done)];
-    store.finish("a", &done, Completion::Keep).await.unwrap();
+    store.settle("a", &done, Completion::Keep).await.unwrap();
     rows.age(Duration::from_secs(3_600)).await;
     let (purged, again) = tokio::join!(
         async { store.purge_done(Duration::from_secs(60), None, 10).await.unwrap().deleted },
-        async { store.finish("a", &done, Completion::Keep).await.unwrap() },
+        async { store.settle("a", &done, Completion::Keep).await.unwrap() },
     );
     assert_eq!(purged, 1);
     assert!(again.is_empty() || again.stale == [row.sequence]);
@@ -186,7 +187,7 @@ async fn a_repeated_settlement_does_not_touch_a_purged_row<DB: TestDatabase>(db:
     // The id is inserted again; the late settlement of the deleted row does not affect it.
     let again = rows.insert_due(std::slice::from_ref(&row.envelope)).await;
     assert!(!again[0].duplicate);
-    let late = store.finish("a", &done, Completion::Keep).await.unwrap();
+    let late = store.settle("a", &done, Completion::Keep).await.unwrap();
     assert_eq!(late.stale, [row.sequence]);
     assert_eq!(rows.row(again[0].sequence).await.status, Status::New);
 }
@@ -201,7 +202,7 @@ async fn concurrent_operations_settle_each_event_once<DB: TestDatabase>(db: Fres
             for _ in 0..EVENTS / 20 {
                 let events: Vec<EventEnvelope> = (0..20).map(|_| event("A")).collect();
                 let new: Vec<NewRow<'_>> =
-                    events.iter().map(|envelope| NewRow { envelope, seated: Seated::No }).collect();
+                    events.iter().map(|envelope| NewRow { envelope, claimed: None }).collect();
                 let mut connection = pool.acquire().await.unwrap();
                 store.insert(&mut connection, &new).await.unwrap();
             }
@@ -227,9 +228,9 @@ async fn concurrent_operations_settle_each_event_once<DB: TestDatabase>(db: Fres
                             _ => settlement(row, Verdict::Done),
                         })
                         .collect();
-                    let finished = |finish: &&Settlement| matches!(finish.result, Verdict::Done);
+                    let finished = |finish: &&Settlement| matches!(finish.verdict, Verdict::Done);
                     done += results.iter().filter(finished).count();
-                    let stale = store.finish(&owner, &results, Completion::Keep).await.unwrap();
+                    let stale = store.settle(&owner, &results, Completion::Keep).await.unwrap();
                     assert!(stale.is_empty(), "no lease was lost");
                     tokio::task::yield_now().await;
                 }

@@ -2,9 +2,9 @@
 //! caller ignores the error, writes an event and commits.
 
 use outbox_runtime::Error;
-use outbox_runtime::store::{NewRow, Seated};
+use outbox_runtime::store::NewRow;
 use outbox_runtime::write::{Tx, Writer};
-use outbox_tests::{Fresh, LoseTransaction, Recorder, TestTable, event, on_every_database};
+use outbox_tests::{Fresh, LoseTransaction, TestTable, WriterProbe, event, on_every_database};
 use sqlx::SqlSafeStr;
 
 use super::write::{business, business_rows, writer};
@@ -18,11 +18,11 @@ async fn lose<DB: LoseTransaction>(db: &Fresh<DB>, connection: &mut DB::Connecti
 async fn assert_nothing_written<DB: LoseTransaction>(
     db: &Fresh<DB>,
     writer: &Writer<DB>,
-    recorder: &Recorder,
+    probe: &WriterProbe,
 ) {
     assert_eq!((db, writer.store()).count().await, 0, "no row");
-    assert_eq!((recorder.hot().len(), recorder.due()), (0, 0), "no delivery");
-    assert_eq!(recorder.free(), 9, "no permit is leaked");
+    assert_eq!((probe.hot().len(), probe.due()), (0, 0), "no delivery");
+    assert_eq!(probe.free(), 9, "no permit is leaked");
     for id in 100..124 {
         let mut tx = writer.begin().await.expect("a clean connection");
         business::<DB>(&mut tx, id).await.expect("a clean connection");
@@ -41,18 +41,18 @@ fn assert_lost(result: Result<(), Error>) {
 }
 
 async fn a_lost_transaction_is_not_committed<DB: LoseTransaction>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 9).await;
+    let (writer, probe) = writer(&db, 9).await;
     let mut tx = writer.begin().await.unwrap();
     lose(&db, &mut tx).await;
     tx.write(event("A")).unwrap();
-    recorder.told();
+    probe.hook_calls();
     assert_lost(tx.commit().await);
-    assert_eq!(recorder.told(), ["after_rollback A"]);
-    assert_nothing_written(&db, &writer, &recorder).await;
+    assert_eq!(probe.hook_calls(), ["after_rollback A"]);
+    assert_nothing_written(&db, &writer, &probe).await;
 }
 
 async fn a_transaction_lost_after_a_flush_is_not_committed<DB: LoseTransaction>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 9).await;
+    let (writer, probe) = writer(&db, 9).await;
     for with_more in [false, true] {
         let mut tx = writer.begin().await.unwrap();
         tx.write(event("A")).unwrap();
@@ -64,21 +64,21 @@ async fn a_transaction_lost_after_a_flush_is_not_committed<DB: LoseTransaction>(
         assert_lost(tx.commit().await);
         assert_eq!((&db, writer.store()).count().await, 0);
     }
-    assert_nothing_written(&db, &writer, &recorder).await;
+    assert_nothing_written(&db, &writer, &probe).await;
 }
 
 async fn a_lost_transaction_cannot_be_flushed<DB: LoseTransaction>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 9).await;
+    let (writer, probe) = writer(&db, 9).await;
     let mut tx: Tx<DB> = writer.begin().await.unwrap();
     lose(&db, &mut tx).await;
     tx.write(event("A")).unwrap();
     assert!(matches!(tx.flush().await, Err(Error::TransactionLost)));
     assert_lost(tx.commit().await);
-    assert_nothing_written(&db, &writer, &recorder).await;
+    assert_nothing_written(&db, &writer, &probe).await;
 }
 
 async fn a_transaction_lost_in_a_savepoint_is_not_committed<DB: LoseTransaction>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 9).await;
+    let (writer, probe) = writer(&db, 9).await;
     for end in ["rollback", "release", "drop"] {
         let mut tx = writer.begin().await.unwrap();
         tx.write(event("A")).unwrap();
@@ -103,11 +103,11 @@ async fn a_transaction_lost_in_a_savepoint_is_not_committed<DB: LoseTransaction>
         }
         assert_eq!((&db, writer.store()).count().await, 0, "{end}");
     }
-    assert_nothing_written(&db, &writer, &recorder).await;
+    assert_nothing_written(&db, &writer, &probe).await;
 }
 
 async fn a_lost_transaction_can_be_rolled_back_or_dropped<DB: LoseTransaction>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 9).await;
+    let (writer, probe) = writer(&db, 9).await;
     for dropped in [false, true] {
         let mut tx = writer.begin().await.unwrap();
         lose(&db, &mut tx).await;
@@ -118,7 +118,7 @@ async fn a_lost_transaction_can_be_rolled_back_or_dropped<DB: LoseTransaction>(d
             tx.rollback().await.unwrap();
         }
     }
-    assert_nothing_written(&db, &writer, &recorder).await;
+    assert_nothing_written(&db, &writer, &probe).await;
 }
 
 /// Shows the problem without the guard: the event is inserted immediately, and sqlx commits.
@@ -127,7 +127,7 @@ async fn without_the_guard_a_lost_transaction_goes_unnoticed<DB: LoseTransaction
     let mut tx = db.pool.begin().await.unwrap();
     business::<DB>(&mut tx, 50).await.unwrap();
     lose(&db, &mut tx).await;
-    let row = NewRow { envelope: &event("A"), seated: Seated::No };
+    let row = NewRow { envelope: &event("A"), claimed: None };
     let inserted = writer.store().insert(&mut tx, &[row]).await;
     let committed = tx.commit().await;
     let event_stayed = (&db, writer.store()).count().await == 1;
@@ -143,7 +143,7 @@ async fn an_implicit_commit_is_reported<DB: LoseTransaction>(db: Fresh<DB>) {
     if DB::SHORT_NAME != "mysql" {
         return;
     }
-    let (writer, recorder) = writer(&db, 9).await;
+    let (writer, probe) = writer(&db, 9).await;
     let ddl = "CREATE TABLE IF NOT EXISTS other (id INT)";
     let mut tx = writer.begin().await.unwrap();
     business::<DB>(&mut tx, 1).await.unwrap();
@@ -151,11 +151,11 @@ async fn an_implicit_commit_is_reported<DB: LoseTransaction>(db: Fresh<DB>) {
     tx.flush().await.unwrap();
     DB::run(&mut tx, ddl.into_sql_str()).await.unwrap();
     tx.write(event("After")).unwrap();
-    recorder.told();
+    probe.hook_calls();
     let error = tx.commit().await.expect_err("it was committed before");
     assert!(matches!(error, Error::CommittedEarly), "{error:?}");
-    assert_eq!(recorder.told(), ["after_commit Before", "after_rollback After"]);
-    assert_eq!(recorder.hot().len(), 1, "the committed event is delivered");
+    assert_eq!(probe.hook_calls(), ["after_commit Before", "after_rollback After"]);
+    assert_eq!(probe.hot().len(), 1, "the committed event is delivered");
     assert_eq!((business_rows(&db).await, (&db, writer.store()).count().await), (1, 1));
 
     // A rollback is not mistaken for a commit because an event with that id existed before.
@@ -167,11 +167,11 @@ async fn an_implicit_commit_is_reported<DB: LoseTransaction>(db: Fresh<DB>) {
     let mut tx = writer.begin().await.unwrap();
     tx.write_all([event("RolledBack"), known]).unwrap();
     tx.flush().await.unwrap();
-    recorder.told();
+    probe.hook_calls();
     lose(&db, &mut tx).await;
     assert_lost(tx.commit().await);
-    assert_eq!(recorder.told(), ["after_rollback RolledBack"]);
-    assert_eq!((recorder.hot().len(), (&db, writer.store()).count().await), (2, 2));
+    assert_eq!(probe.hook_calls(), ["after_rollback RolledBack"]);
+    assert_eq!((probe.hot().len(), (&db, writer.store()).count().await), (2, 2));
     db.run("DELETE FROM outbox_event WHERE event_type = 'Known'").await;
 
     // Without an event in it, a commit cannot be distinguished from a rollback.

@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use outbox::{Error, EventEnvelope, Status};
-use outbox_runtime::store::{
-    Completion, NewRow, Renewal, Seated, Settlement, Store, Table, TypeFilter, Verdict,
-};
+use outbox_runtime::event::Verdict;
+use outbox_runtime::store::{Completion, NewRow, Renewal, Settlement, Store, Table, TypeFilter};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -141,8 +140,8 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
             self.random_owner(),
         );
         self.log.push(format!("insert {event} claimed {claimed} {owner}"));
-        let claim = if claimed { Seated::Yes(lease(owner)) } else { Seated::No };
-        let row = NewRow { envelope: &self.events[event], seated: claim };
+        let claim = if claimed { Some(lease(owner)) } else { None };
+        let row = NewRow { envelope: &self.events[event], claimed: claim };
         let mut connection = self.db.pool.acquire().await.unwrap();
         let inserted = self.store.insert(&mut connection, &[row]).await.unwrap()[0];
         let known = self.rows.iter().find(|(_, row)| row.event == event).map(|(row, _)| *row);
@@ -177,7 +176,7 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
     async fn claim(&mut self) {
         let owner = self.random_owner();
         self.log.push(format!("claim {owner}"));
-        let claims = self.store.claim(request(owner, &TypeFilter::ALL)).await.unwrap();
+        let claims = request(owner, &TypeFilter::ALL).claim(&self.store).await.unwrap();
         let mut found: Vec<(i64, i64, u32, u32, bool)> = claims
             .rows
             .iter()
@@ -233,7 +232,7 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
             5 => Verdict::Postponed { delay },
             _ => Verdict::Released,
         };
-        self.record(owner, vec![Settlement { sequence, token, result }]).await;
+        self.record(owner, vec![Settlement { sequence, token, verdict: result }]).await;
     }
 
     /// Sends the last settlement again, as if its acknowledgement was lost.
@@ -245,10 +244,10 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
 
     async fn record(&mut self, owner: &'static str, results: Vec<Settlement>) {
         self.log.push(format!("finish {owner} {results:?}"));
-        let stale = self.store.finish(owner, &results, Completion::Keep).await.unwrap().stale;
+        let stale = self.store.settle(owner, &results, Completion::Keep).await.unwrap().stale;
         let now = self.now;
         let mut expected = Vec::new();
-        for Settlement { sequence, token, result } in &results {
+        for Settlement { sequence, token, verdict: result } in &results {
             match self.rows.get_mut(sequence) {
                 Some(row) if owns(row, *token, owner) => apply(row, result, now),
                 Some(row) if row.token == *token && row.owner.is_none() => {}
@@ -376,7 +375,7 @@ fn apply(row: &mut Expected, result: &Verdict, now: u64) {
         },
         Verdict::Postponed { .. } | Verdict::Released => row.takeovers,
     };
-    assert_eq!(row.takeovers, result.takeovers_after(before), "{result:?} after {before}");
+    assert_eq!(row.takeovers, result.kind().takeovers_after(before), "{result:?} after {before}");
     match result {
         Verdict::Done => {
             row.status = Status::Done;

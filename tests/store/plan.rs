@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use outbox_runtime::store::{
-    ClaimRequest, Completion, Explained, Quota, Settlement, Store, TypeFilter, Verdict,
-};
-use outbox_tests::{Fresh, TestDatabase, TestTable, lease, on_every_database};
+use outbox_runtime::event::Verdict;
+use outbox_runtime::store::{Completion, Explained, Quota, Settlement, Store, TypeFilter};
+use outbox_tests::{Fresh, Round, TestDatabase, TestTable, lease, on_every_database};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use super::claim::{quota, request};
@@ -89,20 +88,20 @@ async fn claim_cost<DB: TestDatabase>(store: &Store<DB>, known: &TypeFilter) -> 
     let mut times = Vec::new();
     let mut watermark = None;
     for _ in 0..CLAIMS {
-        let claim_request = ClaimRequest {
+        let claim_request = Round {
             fresh: Quota { rows: 50, after: watermark, until: None },
             retried: quota(0),
             ..request("a", known)
         };
         let start = Instant::now();
-        let claims = store.claim(claim_request).await.unwrap();
+        let claims = claim_request.claim(&store).await.unwrap();
         times.push(start.elapsed());
         assert_eq!(claims.rows.len(), 50);
         watermark = claims.fresh_until;
         // Delete the rows, so that they do not return to the head of the queue.
         let done: Vec<Settlement> =
             claims.rows.iter().map(|row| settlement(row, Verdict::Done)).collect();
-        store.finish("a", &done, Completion::Delete).await.unwrap();
+        store.settle("a", &done, Completion::Delete).await.unwrap();
     }
     times.sort_unstable();
     times[CLAIMS / 2]
@@ -121,7 +120,7 @@ async fn claim_cost_does_not_grow_with_the_table<DB: TestDatabase>(db: Fresh<DB>
     let backlog = claim_cost(&store, &known).await;
 
     // In flight: claimed by another node.
-    let claim_request = ClaimRequest {
+    let claim_request = Round {
         fresh: quota(usize::try_from(crowd).unwrap()),
         lease: outbox_runtime::store::Lease {
             length: Duration::from_secs(3_600),
@@ -129,7 +128,7 @@ async fn claim_cost_does_not_grow_with_the_table<DB: TestDatabase>(db: Fresh<DB>
         },
         ..request("other", &known)
     };
-    store.claim(claim_request).await.unwrap();
+    claim_request.claim(&store).await.unwrap();
     wait_for_cleanup(&db).await;
     let in_flight = claim_cost(&store, &known).await;
 

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use outbox_runtime::store::{ClaimRequest, Completion, Renewal, Settlement, TypeFilter, Verdict};
-use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease, on_every_server};
+use outbox_runtime::event::Verdict;
+use outbox_runtime::store::{Completion, Renewal, Settlement, TypeFilter};
+use outbox_tests::{Fresh, Round, TestDatabase, TestTable, event, lease, on_every_server};
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 
 use super::claim::request;
@@ -15,8 +16,8 @@ async fn the_store_works_without_session_settings<DB: TestDatabase>(db: Fresh<DB
     let rows = (&db, &application);
     rows.insert_due(&[event("A"), event("B"), event("C")]).await;
     let store = application.explaining_pooled_relay();
-    let claim_request = ClaimRequest { lease: lease("a"), ..request("a", &TypeFilter::ALL) };
-    let claimed = store.claim(claim_request).await.unwrap().rows;
+    let claim_request = Round { lease: lease("a"), ..request("a", &TypeFilter::ALL) };
+    let claimed = claim_request.claim(&store).await.unwrap().rows;
     assert_eq!(claimed.len(), 3);
     let renewals: Vec<Renewal> = claimed.iter().map(Renewal::from).collect();
     assert_eq!(store.renew(lease("a"), &renewals).await.unwrap().len(), 3);
@@ -30,10 +31,10 @@ async fn the_store_works_without_session_settings<DB: TestDatabase>(db: Fresh<DB
         DB::run(&mut session, AssertSqlSafe(sql).into_sql_str()).await.unwrap();
     }
     let done: Vec<Settlement> = claimed.iter().map(|row| settlement(row, Verdict::Done)).collect();
-    let unsettled = store.finish("a", &done, Completion::Keep).await.unwrap();
+    let unsettled = store.settle("a", &done, Completion::Keep).await.unwrap();
     assert_eq!((unsettled.locked, unsettled.stale), (vec![first], vec![]));
     DB::run(&mut session, "ROLLBACK".into_sql_str()).await.unwrap();
-    assert!(store.finish("a", &done, Completion::Keep).await.unwrap().is_empty());
+    assert!(store.settle("a", &done, Completion::Keep).await.unwrap().is_empty());
 
     rows.age(Duration::from_secs(60)).await;
     assert_eq!(store.purge_done(Duration::from_secs(5), None, 10).await.unwrap().deleted, 3);

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use outbox::{Config, Error, EventEnvelope, Mode, PurgeConfig, PurgeScheduler, Table};
-use outbox_runtime::store::{Completion, Settlement, Verdict};
+use outbox_runtime::event::Verdict;
+use outbox_runtime::store::{Completion, Settlement};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
@@ -19,7 +20,7 @@ async fn only_rows_older_than_the_retention_are_purged<DB: TestDatabase>(db: Fre
     rows.insert_due(&[event("Done"), event("Dead")]).await;
     let claimed = claim::all(&store, "a").await.rows;
     let results = [settlement(&claimed[0], Verdict::Done), settlement(&claimed[1], dead(1, "x"))];
-    store.finish("a", &results, Completion::Keep).await.unwrap();
+    store.settle("a", &results, Completion::Keep).await.unwrap();
     rows.insert_due(&[event("Pending")]).await;
     assert_eq!(store.purge_done(DAY, None, 100).await.unwrap().deleted, 0);
     rows.age(DAY * 2).await;
@@ -42,7 +43,7 @@ async fn a_purge_batch_deletes_at_most_its_limit<DB: TestDatabase>(db: Fresh<DB>
     let claimed = claim::all(&store, "a").await.rows;
     let results: Vec<Settlement> =
         claimed.iter().map(|row| settlement(row, Verdict::Done)).collect();
-    store.finish("a", &results, Completion::Keep).await.unwrap();
+    store.settle("a", &results, Completion::Keep).await.unwrap();
     rows.age(DAY * 2).await;
     let mut batches = Vec::new();
     while batches.last() != Some(&0) {
@@ -104,10 +105,10 @@ async fn a_row_inserted_by_another_program_is_delivered<DB: TestDatabase>(db: Fr
     ))
     .await;
     let known = store.type_filter([("__GLOBAL__", "UserCreated")]);
-    let claimed = store.claim(claim::request("a", &known)).await.unwrap().rows;
+    let claimed = claim::request("a", &known).claim(&store).await.unwrap().rows;
     assert_eq!(claimed[0].envelope.payload().as_str(), r#"{"name": "Ada"}"#);
     let done = [settlement(&claimed[0], Verdict::Done)];
-    assert!(store.finish("a", &done, Completion::Keep).await.unwrap().is_empty());
+    assert!(store.settle("a", &done, Completion::Keep).await.unwrap().is_empty());
     rows.age(DAY * 8).await;
     assert_eq!(store.purge_done(DAY * 7, None, 500).await.unwrap().deleted, 1);
 }

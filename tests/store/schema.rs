@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use outbox::Status;
 use outbox_runtime::Error;
+use outbox_runtime::event::Verdict;
 use outbox_runtime::store::{
-    Completion, SchemaError, Settlement, Store, Table, TypeFilter, Verdict, migrate, migration_sql,
+    Completion, SchemaError, Settlement, Store, Table, TypeFilter, migrate, migration_sql,
 };
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 use sqlx::pool::{PoolConnection, PoolOptions};
@@ -44,10 +45,7 @@ async fn several_tables_can_share_a_database<DB: TestDatabase>(db: Fresh<DB>) {
         let store = db.store_of(&table).await;
         let mut connection = db.pool.acquire().await.unwrap();
         let envelope = event("A");
-        let row = outbox_runtime::store::NewRow {
-            envelope: &envelope,
-            seated: outbox_runtime::store::Seated::No,
-        };
+        let row = outbox_runtime::store::NewRow { envelope: &envelope, claimed: None };
         store.insert(&mut connection, &[row]).await.unwrap();
         drop(connection);
         assert_eq!(claim::all(&store, "a").await.rows.len(), 1, "{name}");
@@ -73,9 +71,9 @@ async fn a_table_may_be_in_another_schema<DB: TestDatabase>(db: Fresh<DB>) {
     let done = Settlement {
         sequence: claimed[0].sequence,
         token: claimed[0].token,
-        result: Verdict::Done,
+        verdict: Verdict::Done,
     };
-    assert!(store.finish("a", &[done], Completion::Keep).await.unwrap().is_empty());
+    assert!(store.settle("a", &[done], Completion::Keep).await.unwrap().is_empty());
     assert_eq!(rows.row(inserted[0].sequence).await.status, Status::Done);
     assert_eq!(store.stats(&TypeFilter::ALL).await.unwrap().pending, 1);
     rows.age(Duration::from_secs(10)).await;

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use outbox::Status;
-use outbox_runtime::store::{Claim, Completion, Renewal, Settlement, Store, Verdict};
+use outbox_runtime::event::Verdict;
+use outbox_runtime::store::{Claim, Completion, Renewal, Settlement, Store};
 use outbox_tests::{Fresh, Row, TestDatabase, TestTable, event, lease, on_every_database};
 
 use super::claim;
 
-pub(crate) fn settlement(row: &Claim, result: Verdict) -> Settlement {
-    Settlement { sequence: row.sequence, token: row.token, result }
+pub(crate) fn settlement(row: &Claim, verdict: Verdict) -> Settlement {
+    Settlement { sequence: row.sequence, token: row.token, verdict }
 }
 
 pub(crate) fn retry(attempts: u32, delay: Duration, error: &str) -> Verdict {
@@ -39,7 +40,7 @@ async fn each_verdict_updates_its_row<DB: TestDatabase>(db: Fresh<DB>) {
         settlement(&claimed[3], Verdict::Deferred { delay: minute }),
         settlement(&claimed[4], Verdict::Released),
     ];
-    assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
+    assert!(store.settle("a", &results, Completion::Keep).await.unwrap().is_empty());
     let row = async |index: usize| rows.row(claimed[index].sequence).await;
     let expected = |status, attempts, error: Option<&str>, ended| Row {
         status,
@@ -66,10 +67,10 @@ async fn done_keeps_the_last_error<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let first = claimed(&db, &store).await;
     let failed = [settlement(&first, retry(1, Duration::ZERO, "down"))];
-    store.finish("a", &failed, Completion::Keep).await.unwrap();
+    store.settle("a", &failed, Completion::Keep).await.unwrap();
     let second = claim::all(&store, "a").await.rows.remove(0);
     assert_eq!((second.attempts, second.status), (1, Status::Retry));
-    store.finish("a", &[settlement(&second, Verdict::Done)], Completion::Keep).await.unwrap();
+    store.settle("a", &[settlement(&second, Verdict::Done)], Completion::Keep).await.unwrap();
     let row = (&db, &store).row(first.sequence).await;
     assert_eq!((row.status, row.last_error.as_deref()), (Status::Done, Some("down")));
 }
@@ -88,16 +89,16 @@ async fn a_stale_settlement_changes_nothing<DB: TestDatabase>(db: Fresh<DB>) {
         Verdict::Deferred { delay: Duration::ZERO },
         Verdict::Released,
     ] {
-        let stale = store.finish("a", &[settlement(&old, result)], Completion::Keep).await.unwrap();
+        let stale = store.settle("a", &[settlement(&old, result)], Completion::Keep).await.unwrap();
         assert_eq!(stale.stale, [old.sequence]);
         assert_eq!(rows.row(old.sequence).await, before);
     }
     // The right token with the wrong owner is stale, too.
     let stale =
-        store.finish("a", &[settlement(&new, Verdict::Done)], Completion::Keep).await.unwrap();
+        store.settle("a", &[settlement(&new, Verdict::Done)], Completion::Keep).await.unwrap();
     assert_eq!(stale.stale, [old.sequence]);
     let stale =
-        store.finish("b", &[settlement(&new, Verdict::Done)], Completion::Keep).await.unwrap();
+        store.settle("b", &[settlement(&new, Verdict::Done)], Completion::Keep).await.unwrap();
     assert!(stale.is_empty());
 }
 
@@ -107,10 +108,10 @@ async fn a_repeated_settlement_is_not_stale<DB: TestDatabase>(db: Fresh<DB>) {
     for result in [Verdict::Done, retry(1, Duration::from_secs(60), "x"), dead(1, "x")] {
         let row = claimed(&db, &store).await;
         let results = [settlement(&row, result)];
-        assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
+        assert!(store.settle("a", &results, Completion::Keep).await.unwrap().is_empty());
         let after = rows.row(row.sequence).await;
         // As if the acknowledgement was lost.
-        assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
+        assert!(store.settle("a", &results, Completion::Keep).await.unwrap().is_empty());
         assert_eq!(rows.row(row.sequence).await, after, "attempts are not counted twice");
     }
 }
@@ -120,10 +121,10 @@ async fn a_settled_row_is_never_revived<DB: TestDatabase>(db: Fresh<DB>) {
     let rows = (&db, &store);
     for end in [Verdict::Done, dead(1, "x")] {
         let row = claimed(&db, &store).await;
-        store.finish("a", &[settlement(&row, end)], Completion::Keep).await.unwrap();
+        store.settle("a", &[settlement(&row, end)], Completion::Keep).await.unwrap();
         let after = rows.row(row.sequence).await;
         for late in [retry(5, Duration::ZERO, "late"), Verdict::Released, Verdict::Done] {
-            store.finish("a", &[settlement(&row, late)], Completion::Keep).await.unwrap();
+            store.settle("a", &[settlement(&row, late)], Completion::Keep).await.unwrap();
             assert_eq!(rows.row(row.sequence).await, after);
         }
     }
@@ -136,9 +137,9 @@ async fn stale_settlements_do_not_affect_others_in_the_batch<DB: TestDatabase>(d
     rows.age(Duration::from_secs(31)).await;
     claim::all(&store, "b").await;
     let good = claimed(&db, &store).await;
-    let gone = Settlement { sequence: 999_999, token: 1, result: Verdict::Done };
+    let gone = Settlement { sequence: 999_999, token: 1, verdict: Verdict::Done };
     let results = [settlement(&old, Verdict::Done), settlement(&good, Verdict::Done), gone];
-    let mut stale = store.finish("a", &results, Completion::Keep).await.unwrap();
+    let mut stale = store.settle("a", &results, Completion::Keep).await.unwrap();
     stale.stale.sort_unstable();
     assert_eq!(stale.stale, [old.sequence, 999_999]);
     assert_eq!(rows.row(good.sequence).await.status, Status::Done);
@@ -153,13 +154,13 @@ async fn done_rows_can_be_deleted_at_once<DB: TestDatabase>(db: Fresh<DB>) {
         settlement(&claimed[0], Verdict::Done),
         settlement(&claimed[1], retry(1, Duration::ZERO, "x")),
     ];
-    assert!(store.finish("a", &results, Completion::Delete).await.unwrap().is_empty());
+    assert!(store.settle("a", &results, Completion::Delete).await.unwrap().is_empty());
     assert_eq!(rows.count().await, 1);
     // Sent again, neither is stale: the first row is deleted, and the second was settled before.
-    assert!(store.finish("a", &results, Completion::Delete).await.unwrap().is_empty());
+    assert!(store.settle("a", &results, Completion::Delete).await.unwrap().is_empty());
     let other = claim::all(&store, "b").await.rows.remove(0);
     let stale = [settlement(&other, Verdict::Done)];
-    let stale = store.finish("a", &stale, Completion::Delete).await.unwrap();
+    let stale = store.settle("a", &stale, Completion::Delete).await.unwrap();
     assert_eq!(stale.stale, [other.sequence]);
 }
 
@@ -184,14 +185,14 @@ async fn only_done_retry_or_dead_reset_the_takeovers<DB: TestDatabase>(db: Fresh
     }
     let row = again("a").await;
     let released = [settlement(&row, Verdict::Released)];
-    store.finish("a", &released, Completion::Keep).await.unwrap();
+    store.settle("a", &released, Completion::Keep).await.unwrap();
     let row = claim::all(&store, "a").await.rows.remove(0);
     assert_eq!(
         (row.taken_over, row.takeovers),
         (false, 3),
         "no attempt was made: nothing is known"
     );
-    store.finish("a", &[settlement(&row, Verdict::Released)], Completion::Keep).await.unwrap();
+    store.settle("a", &[settlement(&row, Verdict::Released)], Completion::Keep).await.unwrap();
     let now = Duration::ZERO;
     for (result, begun, expected) in [
         (Verdict::Postponed { delay: now }, 3, 3),
@@ -212,9 +213,9 @@ async fn only_done_retry_or_dead_reset_the_takeovers<DB: TestDatabase>(db: Fresh
         let takeovers = format!("UPDATE {} SET takeovers = {begun}", store.table());
         db.run(takeovers).await;
         let results = [settlement(&row, result)];
-        assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
+        assert!(store.settle("a", &results, Completion::Keep).await.unwrap().is_empty());
         // Sent again, because the response was lost, it changes nothing.
-        assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
+        assert!(store.settle("a", &results, Completion::Keep).await.unwrap().is_empty());
         let after = rows.row(row.sequence).await.takeovers;
         assert_eq!(after, expected, "{results:?} after {begun}");
     }
@@ -236,7 +237,7 @@ async fn any_error_text_can_be_recorded<DB: TestDatabase>(db: Fresh<DB>) {
     for text in texts {
         let row = claimed(&db, &store).await;
         let result = [settlement(&row, dead(1, &text))];
-        assert!(store.finish("a", &result, Completion::Keep).await.unwrap().is_empty());
+        assert!(store.settle("a", &result, Completion::Keep).await.unwrap().is_empty());
         let stored = rows.row(row.sequence).await.last_error.unwrap();
         assert!(stored.chars().count() <= 4_000);
         assert!(!stored.contains(char::is_control), "{stored:?}");
@@ -249,7 +250,7 @@ async fn extreme_delays_are_accepted<DB: TestDatabase>(db: Fresh<DB>) {
     for delay in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
         let row = claimed(&db, &store).await;
         let result = [settlement(&row, retry(1, delay, "x"))];
-        assert!(store.finish("a", &result, Completion::Keep).await.unwrap().is_empty());
+        assert!(store.settle("a", &result, Completion::Keep).await.unwrap().is_empty());
         db.run(format!("DELETE FROM {}", store.table())).await;
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use outbox_runtime::store::{Completion, TypeFilter, Verdict};
+use outbox_runtime::event::Verdict;
+use outbox_runtime::store::{Completion, TypeFilter};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database};
 
 use super::claim;
@@ -18,13 +19,13 @@ async fn rows_are_counted_by_status<DB: TestDatabase>(db: Fresh<DB>) {
 
     rows.insert_due(&[event("A"), event("A"), event("A"), event("A"), event("B")]).await;
     let claim_request = claim::request("a", &known);
-    let claimed = store.claim(claim_request).await.unwrap().rows;
+    let claimed = claim_request.claim(&store).await.unwrap().rows;
     let results = [
         settlement(&claimed[0], Verdict::Done),
         settlement(&claimed[1], dead(1, "x")),
         settlement(&claimed[2], retry(1, Duration::from_secs(3_600), "x")),
     ];
-    store.finish("a", &results, Completion::Keep).await.unwrap();
+    store.settle("a", &results, Completion::Keep).await.unwrap();
     let stats = store.stats(&known).await.unwrap();
     assert_eq!((stats.pending, stats.locked, stats.dead, stats.unknown), (3, 1, 1, 1));
     assert_eq!(store.stats(&TypeFilter::ALL).await.unwrap().unknown, 0);

@@ -1,24 +1,20 @@
 //! Writing in a transaction.
 
-use std::sync::Arc;
-
 use outbox::{EventEnvelope, EventError};
 use outbox_runtime::Error;
-use outbox_runtime::store::Table;
 use outbox_runtime::write::{WriteOutcome, Writer};
-use outbox_tests::{Fresh, Recorder, TestDatabase, TestTable, event, on_every_database};
+use outbox_tests::{
+    Fresh, PROBE_OWNER, TestDatabase, TestTable, WriterProbe, event, on_every_database,
+};
 
-/// Returns a writer on a migrated table, with a recorder as its hook and its source of permits.
+/// Returns a writer on a migrated table, with a number of permits, and its probe.
 pub(crate) async fn writer<DB: TestDatabase>(
     db: &Fresh<DB>,
-    seats: usize,
-) -> (Writer<DB>, Arc<Recorder>) {
+    permits: usize,
+) -> (Writer<DB>, WriterProbe) {
     db.store().await;
     db.run("CREATE TABLE business (id INT PRIMARY KEY)").await;
-    let recorder = Recorder::with_seats(seats);
-    let hooks: Vec<Arc<dyn outbox_runtime::write::WriterHook>> = vec![recorder.clone()];
-    let writer = Writer::with(db.pool.clone(), Table::default(), hooks, recorder.clone());
-    (writer, recorder)
+    WriterProbe::writer(db.pool.clone(), permits)
 }
 
 pub(crate) async fn business<DB: TestDatabase>(
@@ -40,66 +36,66 @@ pub(crate) async fn business_rows<DB: TestDatabase>(db: &Fresh<DB>) -> i64 {
 }
 
 async fn events_and_business_are_committed_together<DB: TestDatabase>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 1).await;
+    let (writer, probe) = writer(&db, 1).await;
     let rows = (&db, writer.store());
     let mut tx = writer.begin().await.unwrap();
     business::<DB>(&mut tx, 1).await.unwrap();
     let id = tx.write(event("A")).unwrap().expect("an id");
     assert_eq!(id.as_str().len(), 26);
     assert_eq!(tx.write_all([event("B"), event("C")]).unwrap().len(), 2);
-    assert_eq!(recorder.told().len(), 4, "before and after, for each call");
+    assert_eq!(probe.hook_calls().len(), 4, "before and after, for each call");
     tx.commit().await.unwrap();
     assert_eq!((business_rows(&db).await, rows.count().await), (1, 3));
-    assert_eq!(recorder.told(), ["after_commit A,B,C"]);
-    let hot = recorder.hot();
-    assert_eq!((hot.len(), recorder.due()), (1, 2), "one had a seat");
+    assert_eq!(probe.hook_calls(), ["after_commit A,B,C"]);
+    let hot = probe.hot();
+    assert_eq!((hot.len(), probe.due()), (1, 2), "one had a permit");
     let row = rows.row(hot[0].0).await;
-    assert_eq!((row.token, row.locked_by.as_deref()), (1, Some("recorder")));
+    assert_eq!((row.token, row.locked_by.as_deref()), (1, Some(PROBE_OWNER)));
     let due = super::claim::all(writer.store(), "poller").await.rows;
-    assert_eq!(due.len(), 2, "no poller can take the seated one");
+    assert_eq!(due.len(), 2, "no poller can claim the other one");
 }
 
 async fn a_rollback_undoes_both<DB: TestDatabase>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 5).await;
+    let (writer, probe) = writer(&db, 5).await;
     let mut tx = writer.begin().await.unwrap();
     business::<DB>(&mut tx, 1).await.unwrap();
     tx.write(event("A")).unwrap();
     tx.flush().await.unwrap();
     tx.write(event("B")).unwrap();
-    assert_eq!(recorder.free(), 4);
-    recorder.told();
+    assert_eq!(probe.free(), 4);
+    probe.hook_calls();
     tx.rollback().await.unwrap();
-    assert_eq!(recorder.told(), ["after_rollback A,B"]);
+    assert_eq!(probe.hook_calls(), ["after_rollback A,B"]);
     assert_eq!((business_rows(&db).await, (&db, writer.store()).count().await), (0, 0));
-    assert_eq!((recorder.free(), recorder.hot().len(), recorder.due()), (5, 0, 0));
+    assert_eq!((probe.free(), probe.hot().len(), probe.due()), (5, 0, 0));
 }
 
 async fn a_dropped_transaction_is_rolled_back_even_outside_the_runtime<DB: TestDatabase>(
     db: Fresh<DB>,
 ) {
-    let (writer, recorder) = writer(&db, 5).await;
+    let (writer, probe) = writer(&db, 5).await;
     for outside in [false, true] {
         let mut tx = writer.begin().await.unwrap();
         business::<DB>(&mut tx, 1).await.unwrap();
         tx.write(event("A")).unwrap();
         tx.flush().await.unwrap();
-        recorder.told();
+        probe.hook_calls();
         if outside {
             std::thread::spawn(move || drop(tx)).join().unwrap();
         } else {
             drop(tx);
         }
-        assert_eq!(recorder.told(), ["after_rollback A"]);
+        assert_eq!(probe.hook_calls(), ["after_rollback A"]);
         // The next transaction waits until the previous one is rolled back.
         let tx = writer.begin().await.unwrap();
         tx.rollback().await.unwrap();
         assert_eq!((business_rows(&db).await, (&db, writer.store()).count().await), (0, 0));
-        assert_eq!((recorder.free(), recorder.hot().len()), (5, 0));
+        assert_eq!((probe.free(), probe.hot().len()), (5, 0));
     }
 }
 
 async fn flush_reports_the_outcome_of_each_event<DB: TestDatabase>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 5).await;
+    let (writer, probe) = writer(&db, 5).await;
     let (first, second) = (event("A"), event("B"));
     let mut tx = writer.begin().await.unwrap();
     assert!(tx.flush().await.unwrap().is_empty());
@@ -112,13 +108,13 @@ async fn flush_reports_the_outcome_of_each_event<DB: TestDatabase>(db: Fresh<DB>
     assert_eq!(again[0].sequence, written[0].sequence);
     assert_eq!(again[0].outcome, WriteOutcome::Duplicate);
     assert_eq!(again[1].outcome, WriteOutcome::Inserted);
-    assert_eq!(recorder.free(), 3, "a duplicate frees its seat");
+    assert_eq!(probe.free(), 3, "a duplicate frees its permit");
     tx.commit().await.unwrap();
-    assert_eq!((recorder.hot().len(), recorder.due()), (2, 0));
+    assert_eq!((probe.hot().len(), probe.due()), (2, 0));
 }
 
 async fn invalid_input_is_refused_and_loses_no_other_event<DB: TestDatabase>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 5).await;
+    let (writer, probe) = writer(&db, 5).await;
     let mut tx = writer.begin().await.unwrap();
     business::<DB>(&mut tx, 1).await.unwrap();
     tx.write(event("A")).unwrap();
@@ -131,34 +127,34 @@ async fn invalid_input_is_refused_and_loses_no_other_event<DB: TestDatabase>(db:
     assert!(matches!(refused, Error::Hook(_)), "{refused}");
     assert_eq!(tx.write(event("Suppressed")).unwrap(), None);
     assert_eq!(tx.write_all([event("Suppressed"), event("D")]).unwrap().len(), 1);
-    recorder.told();
+    probe.hook_calls();
     assert!(tx.write_all(Vec::<EventEnvelope>::new()).unwrap().is_empty());
-    assert!(recorder.told().is_empty(), "an empty batch calls no hook");
+    assert!(probe.hook_calls().is_empty(), "an empty batch calls no hook");
     tx.commit().await.unwrap();
-    assert_eq!(recorder.told(), ["after_commit A,D"]);
+    assert_eq!(probe.hook_calls(), ["after_commit A,D"]);
     assert_eq!((business_rows(&db).await, (&db, writer.store()).count().await), (1, 2));
 }
 
 async fn a_panicking_hook_changes_nothing<DB: TestDatabase>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 5).await;
+    let (writer, probe) = writer(&db, 5).await;
     let mut tx = writer.begin().await.unwrap();
     tx.write(event("Panic")).unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(recorder.hot().len(), 1);
+    assert_eq!(probe.hot().len(), 1);
     assert_eq!((&db, writer.store()).count().await, 1);
 }
 
 async fn a_transaction_without_events_commits<DB: TestDatabase>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 5).await;
+    let (writer, probe) = writer(&db, 5).await;
     let mut tx = writer.begin().await.unwrap();
     business::<DB>(&mut tx, 1).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(business_rows(&db).await, 1);
-    assert!(recorder.told().is_empty());
+    assert!(probe.hook_calls().is_empty());
 }
 
 async fn a_closure_commits_or_rolls_back<DB: TestDatabase>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 5).await;
+    let (writer, probe) = writer(&db, 5).await;
     let answer = writer
         .transaction(async |tx| {
             business::<DB>(tx, 1).await.map_err(|error| error.to_string())?;
@@ -167,7 +163,7 @@ async fn a_closure_commits_or_rolls_back<DB: TestDatabase>(db: Fresh<DB>) {
         })
         .await;
     assert_eq!(answer.unwrap(), 42);
-    recorder.told();
+    probe.hook_calls();
     let answer = writer
         .transaction(async |tx| {
             business::<DB>(tx, 2).await.map_err(|error| error.to_string())?;
@@ -176,7 +172,7 @@ async fn a_closure_commits_or_rolls_back<DB: TestDatabase>(db: Fresh<DB>) {
         })
         .await;
     assert_eq!(answer.unwrap_err().0, "changed my mind");
-    assert_eq!(recorder.told(), ["before_write B", "after_write B", "after_rollback B"]);
+    assert_eq!(probe.hook_calls(), ["before_write B", "after_write B", "after_rollback B"]);
     assert_eq!((business_rows(&db).await, (&db, writer.store()).count().await), (1, 1));
 }
 
@@ -212,16 +208,16 @@ async fn a_transaction_can_move_between_tasks<DB: TestDatabase>(db: Fresh<DB>) {
 }
 
 async fn a_savepoint_rollback_discards_its_events<DB: TestDatabase>(db: Fresh<DB>) {
-    let (writer, recorder) = writer(&db, 9).await;
+    let (writer, probe) = writer(&db, 9).await;
     let mut tx = writer.begin().await.unwrap();
     tx.write(event("Outer")).unwrap();
 
     let mut undone = tx.savepoint().await.unwrap();
     business::<DB>(&mut undone, 1).await.unwrap();
     undone.write(event("Undone")).unwrap();
-    recorder.told();
+    probe.hook_calls();
     undone.rollback().await.unwrap();
-    assert_eq!(recorder.told(), ["after_rollback Undone"]);
+    assert_eq!(probe.hook_calls(), ["after_rollback Undone"]);
 
     let mut dropped = tx.savepoint().await.unwrap();
     business::<DB>(&mut dropped, 2).await.unwrap();
@@ -241,11 +237,11 @@ async fn a_savepoint_rollback_discards_its_events<DB: TestDatabase>(db: Fresh<DB
     nested.release().await.unwrap();
     kept.release().await.unwrap();
 
-    recorder.told();
+    probe.hook_calls();
     tx.commit().await.unwrap();
-    assert_eq!(recorder.told(), ["after_commit Outer,Kept,Nested"]);
+    assert_eq!(probe.hook_calls(), ["after_commit Outer,Kept,Nested"]);
     assert_eq!((business_rows(&db).await, (&db, writer.store()).count().await), (2, 3));
-    assert_eq!(recorder.hot().len(), 3);
+    assert_eq!(probe.hot().len(), 3);
 }
 
 async fn a_closed_pool_is_an_error<DB: TestDatabase>(db: Fresh<DB>) {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use outbox::testing::{Fate, assert_published};
-use outbox::{EventEnvelope, Unroutable};
+use outbox::testing::assert_published;
+use outbox::{EventEnvelope, Unroutable, VerdictKind};
 
 use crate::shop::{Answer, OrderEvent, PAID, Printer, SHIPPED, commit, parcels, shop, with_event};
 
@@ -59,8 +59,11 @@ async fn the_report_lists_the_result_of_each_event() {
     assert_eq!((report.delivered(), report.retried(), report.dead()), (1, 2, 1), "{report}");
     assert_eq!((report.deferred(), report.unroutable()), (1, 1), "{report}");
     let [first, second, ..] = report.events() else { panic!("{report}") };
-    assert_eq!((first.fate, first.error.as_deref()), (Fate::Retried, Some("the printer jams")));
-    assert_eq!((second.event_type(), second.fate), ("Paid", Fate::Dead));
+    assert_eq!(
+        (first.result, first.error.as_deref()),
+        (VerdictKind::Retry.into(), Some("the printer jams"))
+    );
+    assert_eq!((second.event_type(), second.result), ("Paid", VerdictKind::Dead.into()));
     let mut lines: Vec<String> = report.to_string().lines().map(str::to_owned).collect();
     for (line, reported) in lines.iter_mut().zip(report.events()) {
         *line = line.replace(reported.event_id().as_str(), "ID");
@@ -73,7 +76,7 @@ async fn the_report_lists_the_result_of_each_event() {
             "3. Order/Paid ID: deferred",
             "4. Order/Paid ID: to be retried: the listener panicked",
             "5. Order/Paid ID: delivered",
-            "6. Order/Lost ID: heard by nobody",
+            "6. Order/Lost ID: unroutable",
         ]
     );
     assert_eq!(outbox.drain().await.unroutable(), 1);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use outbox::testing::{Fate, TestOutbox, assert_published};
+use outbox::testing::{DeliveryResult, TestOutbox, assert_published};
 
 use crate::shop::{PAID, Printer, SHIPPED, commit, parcels, shop, with_event};
 
@@ -211,7 +211,7 @@ async fn a_listener_commit_takes_effect_once_whatever_is_reported() {
             point.fail()
         }
         let report = outbox.drain().await;
-        assert_eq!(report.count(Fate::Unknown), 1, "{report}");
+        assert_eq!(report.count(DeliveryResult::Unknown), 1, "{report}");
         outbox.clock().advance(LEASE);
         let _ = outbox.drain().await;
         assert_eq!(parcels(&outbox).await, 1);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use outbox_runtime::store::{ClaimRequest, Quota, Store, TypeFilter};
-use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease, on_every_database};
+use outbox_runtime::store::{Quota, Store, TypeFilter};
+use outbox_tests::{Fresh, Round, TestDatabase, TestTable, event, lease, on_every_database};
 
 use crate::fixture::SampleOutbox;
 use crate::program::{Program, Ran, same};
@@ -67,15 +67,15 @@ async fn expired_leases_without_take_over_are_an_error<DB: TestDatabase>(db: Fre
     let rows = (&db, &store);
     rows.insert_due(&[event("A"), event("A"), event("B")]).await;
     let quota = Quota { rows: 2, ..Quota::default() };
-    let request = ClaimRequest {
+    let request = Round {
         lease: lease("gone"),
-        subscription: &TypeFilter::ALL,
+        types: &TypeFilter::ALL,
         fresh: quota,
         retried: quota,
         bytes: usize::MAX,
         skip_recent: Duration::ZERO,
     };
-    assert_eq!(store.claim(request).await.unwrap().rows.len(), 2);
+    assert_eq!(request.claim(&store).await.unwrap().rows.len(), 2);
     let program = Program::on(&db);
     let fresh = program.run("doctor --json").await;
     assert_eq!((finding(&fresh, "leases").0.as_str(), fresh.code), ("ok", 0), "{fresh}");

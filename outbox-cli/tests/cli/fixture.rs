@@ -4,7 +4,7 @@ use std::time::Duration;
 use outbox::{
     Config, Delivery, EventEnvelope, ListenerError, ListenerOptions, ListenerRegistry, Outbox,
 };
-use outbox_tests::{Fresh, CallLog, TestDatabase, eventually};
+use outbox_tests::{CallLog, Fresh, TestDatabase, eventually};
 use tokio::sync::Semaphore;
 
 const HOUR: Duration = Duration::from_secs(3_600);

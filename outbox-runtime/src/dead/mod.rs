@@ -66,11 +66,11 @@ impl<DB: Backend> fmt::Debug for DeadEvents<DB> {
 impl<DB: Backend> DeadEvents<DB> {
     /// Makes a handle for the dead letters of a table.
     pub fn new(pool: Pool<DB>, table: Table) -> Self {
-        Self::of(Store::new(pool, table), Arc::new(|| {}))
+        Self::with(Store::new(pool, table), Arc::new(|| {}))
     }
 
     /// Makes a handle for a store; `replayed` is called when replayed events are due.
-    pub(crate) fn of(store: Store<DB>, replayed: Arc<dyn Fn() + Send + Sync>) -> Self {
+    pub(crate) fn with(store: Store<DB>, replayed: Arc<dyn Fn() + Send + Sync>) -> Self {
         Self { store, replayed }
     }
 

@@ -1,125 +1,140 @@
-//! What follows from a listener's answer. A pure function, so that every case can be read here:
+//! The decision that follows from a call of a listener. A pure function, so that every case can be read here:
 //!
 //! ```text
-//!   answer                      row                        attempts
+//!   result of the call          row                        attempts
 //!   ──────────────────────────  ─────────────────────────  ─────────────────────
-//!   Done                        DONE                       as they are
-//!   RetryAfter(d)               RETRY in d                 as they are
+//!   Done                        DONE                       unchanged
+//!   RetryAfter(d)               RETRY in d                 unchanged
 //!   error, panic, time-out      RETRY by the policy        + 1, DEAD at the limit
 //!   error with retry-after d    RETRY in d                 + 1, DEAD at the limit
 //!   permanent error             DEAD                       + 1
-//!   unreachable                 RETRY when the pause ends  as they are
-//!   cancelled                   due now                    as they are
-//!   marked by itself            as it is
-//!   in a transaction: no        RETRY by the policy        as they are
-//!     database, or overtaken      or due now
-//!   nobody knows the end        left to its lease
+//!   unreachable                 RETRY when the pause ends  unchanged
+//!   cancelled                   due now                    unchanged
+//!   no listener                 DEAD                       unchanged
+//!   settled by its transaction  unchanged                  unchanged
+//!   in a transaction:
+//!     database unavailable      RETRY by the policy        unchanged
+//!     claimed by another node   due now                    unchanged
+//!     outcome unknown           left to its lease          unchanged
 //! ```
 
 use std::time::Duration;
 
+use crate::event::Verdict;
 use crate::listener::{ListenerError, ListenerErrorKind, Outcome};
 use crate::retry::RetryPolicy;
-use crate::store::Verdict;
 
-/// How a call ended.
+/// How a call of a listener ended.
 #[derive(Debug)]
 pub(crate) enum CallResult {
-    /// The listener answered, or something before it refused.
+    /// The listener returned, or an interceptor refused the call.
     Answered(Result<Outcome, ListenerError>),
-    /// It panicked.
     Panicked,
-    /// It took too long.
+    /// It took longer than its time-out.
     TimedOut(Duration),
-    /// The node stops.
+    /// The node shuts down.
     Cancelled,
-    /// Its event was marked in its own transaction.
-    Acknowledged,
-    /// Somebody else has the event by now; what the listener wrote is undone.
+    /// No listener handles the event.
+    Unroutable {
+        error: String,
+    },
+    /// Its transaction was committed, and has settled its event.
+    Settled,
+    /// Another node has claimed the event; the transaction was rolled back.
     Overtaken,
-    /// The database could not be reached, and so the listener could not do its work.
+    /// The database could not be reached, so that the listener could not do its work.
     Unavailable(ListenerError),
-    /// The database did not say whether it has committed.
+    /// The database did not answer whether it has committed the transaction.
     Unknown,
 }
 
 impl CallResult {
-    /// Shows the error, if it is one.
-    pub(super) fn with_error(&self, peek: impl FnOnce(Option<&ListenerError>)) {
+    /// Calls a function with the error, if there is one.
+    pub(super) fn with_error<T>(&self, inspect: impl FnOnce(Option<&ListenerError>) -> T) -> T {
         match self {
-            Self::Answered(answer) => peek(answer.as_ref().err()),
-            Self::Panicked => peek(Some(&PANICKED.into())),
-            Self::TimedOut(after) => peek(Some(&took_too_long(*after).into())),
-            Self::Cancelled => peek(Some(&"the listener was cancelled".into())),
-            Self::Acknowledged => peek(None),
-            Self::Overtaken => peek(Some(&"the lease had ended".into())),
-            Self::Unavailable(error) => peek(Some(error)),
-            Self::Unknown => peek(Some(&"nobody knows whether it was committed".into())),
+            Self::Answered(answer) => inspect(answer.as_ref().err()),
+            Self::Panicked => inspect(Some(&PANICKED.into())),
+            Self::TimedOut(after) => inspect(Some(&timed_out(*after).into())),
+            Self::Cancelled => inspect(Some(&"the call was cancelled".into())),
+            Self::Unroutable { error } => inspect(Some(&error.as_str().into())),
+            Self::Settled => inspect(None),
+            Self::Overtaken => inspect(Some(&"the lease had expired".into())),
+            Self::Unavailable(error) => inspect(Some(error)),
+            Self::Unknown => {
+                inspect(Some(&"it is unknown whether the transaction was committed".into()))
+            }
+        }
+    }
+
+    /// Returns the error and its causes, if the listener could not reach what it depends on.
+    pub(crate) fn unreachable(&self) -> Option<String> {
+        match self {
+            Self::Answered(Err(error)) if error.kind() == ListenerErrorKind::Unreachable => {
+                Some(chain(error))
+            }
+            _ => None,
         }
     }
 }
 
 const PANICKED: &str = "the listener panicked";
 
-fn took_too_long(after: Duration) -> String {
+fn timed_out(after: Duration) -> String {
     format!("the listener took longer than {after:?}")
 }
 
-/// What is to be done.
-#[derive(Debug)]
-pub(crate) enum Decision {
-    /// To be recorded.
-    Record(Verdict),
-    /// The listener pauses, for this reason.
-    Pause { error: String },
-    /// Its row needs no mark: it has one.
-    Marked,
-    /// Its row is left alone until its lease has ended: it may be locked by a transaction that nobody
-    /// can end but the server.
-    Leave,
+/// The shortest delay: the poller does not claim more often.
+const SHORTEST_DELAY: Duration = Duration::from_millis(50);
+
+/// What a decision depends on beside the call.
+pub(crate) struct Circumstances<'a> {
+    /// The number of attempts that had failed before.
+    pub(crate) attempts: u32,
+    pub(crate) max_attempts: u32,
+    pub(crate) retry: &'a dyn RetryPolicy,
+    /// How long the circuit breaker pauses the listener, if the call was unreachable.
+    pub(crate) breaker_pause: Duration,
 }
 
-/// The shortest delay: the poller looks no more often.
-const SHORTEST: Duration = Duration::from_millis(50);
-
-/// What follows, given how many attempts have failed before.
-pub(crate) fn decide(
-    ended: &CallResult,
-    attempts: u32,
-    max_attempts: u32,
-    policy: &dyn RetryPolicy,
-) -> Decision {
+/// Decides what follows from a call. `None` if that is unknown: the row is left alone until its lease expires,
+/// because it may be locked by a transaction that only the server can end.
+pub(crate) fn decide(call: &CallResult, circumstances: &Circumstances<'_>) -> Option<Verdict> {
+    let Circumstances { attempts, max_attempts, retry, breaker_pause } = *circumstances;
     let failed = |delay: Option<Duration>, error: String| {
         let attempts = attempts.saturating_add(1);
         if attempts >= max_attempts {
             return Verdict::Dead { attempts, error };
         }
-        let delay = delay.unwrap_or_else(|| policy.delay(attempts));
+        let delay = delay.unwrap_or_else(|| retry.delay(attempts));
         Verdict::Retry { attempts, delay, error }
     };
-    Decision::Record(match ended {
-        CallResult::Answered(Ok(Outcome::Done)) => Verdict::Done,
+    Some(match call {
+        CallResult::Answered(Ok(Outcome::Done)) | CallResult::Settled => Verdict::Done,
         CallResult::Answered(Ok(Outcome::RetryAfter(delay))) => {
-            Verdict::Deferred { delay: (*delay).max(SHORTEST) }
+            Verdict::Deferred { delay: (*delay).max(SHORTEST_DELAY) }
         }
         CallResult::Answered(Err(error)) => match error.kind() {
             ListenerErrorKind::Permanent => {
                 Verdict::Dead { attempts: attempts.saturating_add(1), error: chain(error) }
             }
-            ListenerErrorKind::RetryAfter(delay) => failed(Some(delay.max(SHORTEST)), chain(error)),
-            ListenerErrorKind::Unreachable => return Decision::Pause { error: chain(error) },
+            ListenerErrorKind::RetryAfter(delay) => {
+                failed(Some(delay.max(SHORTEST_DELAY)), chain(error))
+            }
+            ListenerErrorKind::Unreachable => Verdict::Deferred { delay: breaker_pause },
             ListenerErrorKind::Failed
             | ListenerErrorKind::Decode
             | ListenerErrorKind::MissingState
             | ListenerErrorKind::MissingTransaction => failed(None, chain(error)),
         },
         CallResult::Panicked => failed(None, PANICKED.to_owned()),
-        CallResult::TimedOut(after) => failed(None, took_too_long(*after)),
+        CallResult::TimedOut(after) => failed(None, timed_out(*after)),
         CallResult::Cancelled => Verdict::Cancelled,
+        CallResult::Unroutable { error } => Verdict::Dead { attempts, error: error.clone() },
         CallResult::Overtaken => Verdict::Released,
-        CallResult::Unavailable(_) => Verdict::Deferred { delay: policy.delay(1).max(SHORTEST) },
-        CallResult::Acknowledged => return Decision::Marked,
-        CallResult::Unknown => return Decision::Leave,
+        CallResult::Unavailable(_) => {
+            Verdict::Deferred { delay: retry.delay(1).max(SHORTEST_DELAY) }
+        }
+        CallResult::Unknown => return None,
     })
 }
 
@@ -140,11 +155,11 @@ mod tests {
         }
     }
 
-    fn decided(ended: CallResult, attempts: u32) -> String {
-        match decide(&ended, attempts, 3, &Fixed) {
-            Decision::Record(finished) => format!("{finished:?}"),
-            other => format!("{other:?}"),
-        }
+    fn decided(call: &CallResult, attempts: u32) -> String {
+        let breaker_pause = Duration::from_secs(7);
+        let circumstances =
+            Circumstances { attempts, max_attempts: 3, retry: &Fixed, breaker_pause };
+        decide(call, &circumstances).map_or("left to its lease".to_owned(), |v| format!("{v:?}"))
     }
 
     fn error(error: ListenerError) -> CallResult {
@@ -152,10 +167,10 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_has_its_consequence() {
+    fn every_call_result_has_its_verdict() {
         let second = Duration::from_secs(9);
         let answered = |outcome| CallResult::Answered(Ok(outcome));
-        for (ended, attempts, expected) in [
+        for (call, attempts, expected) in [
             (answered(Outcome::Done), 2, "Done"),
             (answered(Outcome::RetryAfter(second)), 2, "Deferred { delay: 9s }"),
             (answered(Outcome::RetryAfter(Duration::ZERO)), 2, "Deferred { delay: 50ms }"),
@@ -174,21 +189,25 @@ mod tests {
                 "Dead { attempts: 3, error: \"x\" }",
             ),
             (error(ListenerError::permanent("x")), 0, "Dead { attempts: 1, error: \"x\" }"),
-            (error(ListenerError::unreachable("x")), 2, "Pause { error: \"x\" }"),
+            (error(ListenerError::unreachable("x")), 2, "Deferred { delay: 7s }"),
             (CallResult::Panicked, 2, "Dead { attempts: 3, error: \"the listener panicked\" }"),
             (CallResult::Cancelled, 2, "Cancelled"),
-            (CallResult::Acknowledged, 2, "Marked"),
+            (CallResult::Settled, 2, "Done"),
             (CallResult::Overtaken, 2, "Released"),
             (CallResult::Unavailable("x".into()), 2, "Deferred { delay: 1s }"),
-            (CallResult::Unknown, 2, "Leave"),
+            (CallResult::Unknown, 2, "left to its lease"),
+            (
+                CallResult::Unroutable { error: "x".to_owned() },
+                2,
+                "Dead { attempts: 2, error: \"x\" }",
+            ),
         ] {
-            let text = format!("{ended:?}");
-            assert_eq!(decided(ended, attempts), expected, "{text}");
+            assert_eq!(decided(&call, attempts), expected, "{call:?}");
         }
     }
 
     #[test]
-    fn causes_are_told_once() {
+    fn causes_are_named_once() {
         #[derive(Debug, thiserror::Error)]
         #[error("outer")]
         struct Outer(#[source] std::num::ParseIntError);

@@ -4,18 +4,18 @@ use std::sync::Arc;
 use crate::event::EventEnvelope;
 use crate::listener::{ListenerError, Result};
 
-/// Stands around every delivery: for context, audit, metrics.
+/// Runs code before and after every delivery, for context, audit and metrics.
 ///
 /// `before` runs in the order of registration. If it fails, the event is treated as if its listener
 /// had failed, and neither the later interceptors nor the listener are called. `after` runs in the
-/// reverse order, for those whose `before` went well.
+/// reverse order, for those whose `before` succeeded.
 ///
 /// An event that no listener handles passes through the interceptors as well if it is to be dead at once
-/// ([`Unroutable::Dead`](crate::Unroutable::Dead)): `after` gets the error that it dies of, and a `before`
-/// that fails changes nothing.
+/// ([`Unroutable::Dead`](crate::Unroutable::Dead)): `after` gets its error, and a `before` that fails changes
+/// nothing.
 #[expect(unused_variables, reason = "the names document what is given")]
 pub trait EventInterceptor: Send + Sync {
-    /// Before the listener.
+    /// Called before the listener.
     ///
     /// # Errors
     /// To refuse the delivery.
@@ -23,10 +23,10 @@ pub trait EventInterceptor: Send + Sync {
         Ok(())
     }
 
-    /// After the listener, with its error if it failed.
+    /// Called after the listener, with its error if it failed.
     ///
     /// # Errors
-    /// Are logged and passed over: the listener has run.
+    /// Errors are logged and ignored: the listener has run.
     fn after(&self, event: &EventEnvelope, error: Option<&ListenerError>) -> Result {
         Ok(())
     }
@@ -58,7 +58,7 @@ where
 pub(crate) struct Interceptors(pub(crate) Vec<Arc<dyn EventInterceptor>>);
 
 impl Interceptors {
-    /// Runs every `before`; gives how many went well, and why the next did not.
+    /// Runs every `before`; returns how many succeeded, and why the next did not.
     pub(super) fn before(
         &self,
         event: &EventEnvelope,
@@ -74,7 +74,7 @@ impl Interceptors {
         (self.0.len(), Ok(()))
     }
 
-    /// Runs `after` for those whose `before` went well.
+    /// Runs `after` for those whose `before` succeeded.
     pub(super) fn after(
         &self,
         passed: usize,

@@ -4,37 +4,38 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::Error;
+use crate::event::Verdict;
 use crate::inflight::InFlight;
 use crate::log_throttle::LogThrottle;
-use crate::metrics::MetricsExporter;
+use crate::metrics::Meter;
 use crate::poll::Wake;
 use crate::service::{Service, within};
-use crate::store::{Backend, Completion, Locked, Settlement, Store, Unsettled, Verdict};
+use crate::store::{Backend, Completion, LockedRows, Settlement, Store, Unsettled};
 
-/// Makes results durable: all that have gathered while the last ones were written, in one statement.
-/// So an idle node waits for nothing, and a busy one writes large batches by itself.
+/// Writes verdicts to their rows: all that have gathered while the last batch was written, in one statement. So an
+/// idle node pays no batching latency, and a busy one batches by itself.
 pub(crate) struct Recorder<DB: Backend> {
     pub(crate) store: Store<DB>,
     pub(crate) inflight: Arc<InFlight>,
     pub(crate) owner: Arc<str>,
     pub(crate) completion: Completion,
-    pub(crate) metrics: Arc<dyn MetricsExporter>,
+    pub(crate) meter: Arc<Meter>,
     pub(crate) wake: Arc<Wake>,
     pub(crate) statement_timeout: Duration,
     pub(crate) locked: LogThrottle,
 }
 
-/// The most results in one statement.
+/// The most settlements in one statement.
 const BATCH: usize = 1_000;
 
-/// Records as long as it runs.
+/// The loop of the recorder.
 pub(crate) struct RecordLoop<DB: Backend> {
     recorder: Arc<Recorder<DB>>,
     last: Option<Instant>,
 }
 
-/// Batches begin no closer than this. An idle node does not notice; a busy one writes fewer and larger
-/// ones, each of which costs the server a commit.
+/// Batches start at least this far apart. An idle node does not notice; a busy one writes fewer and larger
+/// batches, each of which costs the server a commit.
 const SPACING: Duration = Duration::from_millis(5);
 
 impl<DB: Backend> RecordLoop<DB> {
@@ -48,7 +49,7 @@ impl<DB: Backend> Service for RecordLoop<DB> {
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
         tokio::select! {
-            () = self.recorder.inflight.result() => {}
+            () = self.recorder.inflight.result_ready() => {}
             () = stop.cancelled() => return Ok(()),
         }
         if let Some(last) = self.last {
@@ -60,7 +61,7 @@ impl<DB: Backend> Service for RecordLoop<DB> {
 }
 
 impl<DB: Backend> Recorder<DB> {
-    /// Records what there is, if anything.
+    /// Writes the verdicts that are ready, if there are any.
     pub(crate) async fn record(&self) -> Result<(), Error> {
         let results = self.inflight.borrow_results(BATCH);
         let rows = results.batch().len();
@@ -75,15 +76,16 @@ impl<DB: Backend> Recorder<DB> {
                 if locked > 0 && self.locked.allows() {
                     tracing::warn!(
                         events = locked,
-                        "results wait for rows that another session has locked; end the transaction \
-                         that holds them (`SELECT … FOR UPDATE` on the outbox's table)"
+                        "events cannot be settled because another session has locked their rows; end the \
+                         transaction that holds them (`SELECT … FOR UPDATE` on the outbox's table)"
                     );
                 }
-                self.metrics.recorded(rows - locked, recorded.stale, begun.elapsed());
+                let (rows, took) = (rows - locked, begun.elapsed());
+                self.meter.report(|exporter| exporter.recorded(rows, recorded.stale, took));
                 if recorded.stale > 0 {
                     tracing::warn!(
                         events = recorded.stale,
-                        "results came too late: their leases had ended"
+                        "settlements were stale: their leases had expired, and another node had claimed the rows"
                     );
                 }
                 if let Some(delay) = recorded.due_in {
@@ -93,19 +95,19 @@ impl<DB: Backend> Recorder<DB> {
                 Ok(())
             }
             Err(error) => {
-                // Until results are recorded, claiming might bring back what is only not yet
-                // marked.
+                // Until verdicts are written, a claim might bring back events that are only not settled
+                // yet.
                 self.wake.recorder_works(false);
                 Err(error)
             }
         }
     }
 
-    /// If the database refuses a batch because of what one of them says, finds that one.
-    async fn write(&self, batch: &[Settlement], locked: Locked) -> Result<Unsettled, Error> {
-        match self.finish(batch, locked).await {
-            Err(error) if is_about_data(&error) => match batch {
-                [single] => self.finish(&[without_text(single)], locked).await,
+    /// Writes a batch. If the database refuses it because of a value in one settlement, finds that one.
+    async fn write(&self, batch: &[Settlement], locked: LockedRows) -> Result<Unsettled, Error> {
+        match self.settle(batch, locked).await {
+            Err(error) if error.is_about_data() => match batch {
+                [single] => self.settle(&[without_text(single)], locked).await,
                 batch => {
                     let (first, second) = batch.split_at(batch.len() / 2);
                     let mut unsettled = Box::pin(self.write(first, locked)).await?;
@@ -119,28 +121,18 @@ impl<DB: Backend> Recorder<DB> {
         }
     }
 
-    async fn finish(&self, batch: &[Settlement], locked: Locked) -> Result<Unsettled, Error> {
-        let settle = self.store.settle(&self.owner, batch, self.completion, locked);
-        within(self.statement_timeout, "recording results", settle).await
+    async fn settle(&self, batch: &[Settlement], locked: LockedRows) -> Result<Unsettled, Error> {
+        let settle = self.store.settle_with(&self.owner, batch, self.completion, locked);
+        within(self.statement_timeout, "settling events", settle).await
     }
 }
 
-/// Whether the database objects to a value, not to the statement. Some servers have no better code
-/// than "general error" for a character that they cannot store.
-fn is_about_data(error: &Error) -> bool {
-    match error {
-        Error::Database { source: sqlx::Error::Database(source), .. } => {
-            source.code().is_some_and(|code| code.starts_with("22") || code == "HY000")
-        }
-        _ => false,
+/// The same settlement without the text of its error, which this database cannot store.
+fn without_text(settlement: &Settlement) -> Settlement {
+    const NOT_STORABLE: &str = "the error cannot be stored in this database";
+    let mut settlement = settlement.clone();
+    if let Verdict::Retry { error, .. } | Verdict::Dead { error, .. } = &mut settlement.verdict {
+        NOT_STORABLE.clone_into(error);
     }
-}
-
-fn without_text(finish: &Settlement) -> Settlement {
-    const UNTOLD: &str = "the error cannot be stored in this database";
-    let mut finish = finish.clone();
-    if let Verdict::Retry { error, .. } | Verdict::Dead { error, .. } = &mut finish.result {
-        UNTOLD.clone_into(error);
-    }
-    finish
+    settlement
 }

@@ -15,6 +15,7 @@ mod name;
 mod payload;
 mod status;
 mod text;
+mod verdict;
 
 #[doc(hidden)]
 pub use builder::Chosen;
@@ -29,6 +30,7 @@ pub use name::{
     AggregateName, EventName, IntoAggregateName, MAX_AGGREGATE_NAME_BYTES, MAX_EVENT_NAME_BYTES,
 };
 pub use payload::{MAX_PAYLOAD_BYTES, Payload};
-pub use status::{Mark, Status};
+pub use status::Status;
 
 pub use text::{MAX_AGGREGATE_ID_BYTES, MAX_TENANT_ID_BYTES};
+pub use verdict::{Verdict, VerdictKind};

@@ -1,25 +1,29 @@
 use std::fmt;
 
-/// Where an event stands.
+use super::VerdictKind;
+
+/// The delivery state of an event.
 ///
 /// ```text
-/// NEW ───▶ released, and it is still NEW
-///  ├─────▶ retry, deferred ──▶ RETRY ───▶ retry, deferred, released, and it is still RETRY
-///  │                            │
-///  ├──────── done ──────────────┼──▶ DONE
-///  └──────── dead ──────────────┴──▶ DEAD ──▶ replayed, and it is NEW
+///          released, cancelled            retry, deferred, postponed, released, cancelled
+///             ┌────┐                          ┌────┐
+///             │    ▼                          │    ▼
+///             └── NEW ── retry, deferred, ──▶ RETRY┘
+///                  │      postponed             │
+///                  ├───────── done ─────────────┼──▶ DONE
+///                  └───────── dead ─────────────┴──▶ DEAD ── replay ──▶ NEW
 /// ```
-/// DONE and DEAD are terminal for every result; only a replay leaves DEAD.
+/// DONE and DEAD are terminal for every verdict; only a replay leaves DEAD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(i16)]
 pub enum Status {
-    /// Waiting for its first delivery.
+    /// No verdict has changed it yet.
     New = 0,
     /// Delivered.
     Done = 1,
-    /// Waiting for another delivery.
+    /// To be delivered again.
     Retry = 2,
-    /// Given up; kept for people to look at, and to replay.
+    /// Given up; kept so that it can be inspected and replayed.
     Dead = 3,
 }
 
@@ -27,12 +31,12 @@ impl Status {
     /// Every status, by code.
     pub const ALL: [Self; 4] = [Self::New, Self::Done, Self::Retry, Self::Dead];
 
-    /// The stored code.
+    /// Returns the code that is stored.
     pub const fn code(self) -> i16 {
         self as i16
     }
 
-    /// The status with a code, if there is one.
+    /// Returns the status with a code, if there is one.
     pub const fn from_code(code: i16) -> Option<Self> {
         match code {
             0 => Some(Self::New),
@@ -43,20 +47,31 @@ impl Status {
         }
     }
 
-    /// Whether no result can change it any more.
+    /// Returns whether no verdict can change it any more.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Done | Self::Dead)
     }
 
-    /// The status after a mark, or `None` where the mark does not apply and changes nothing.
-    pub const fn after(self, mark: Mark) -> Option<Self> {
-        match (self, mark) {
-            (Self::New | Self::Retry, Mark::Done) => Some(Self::Done),
-            (Self::New | Self::Retry, Mark::Retry | Mark::Deferred) => Some(Self::Retry),
-            (Self::New | Self::Retry, Mark::Dead) => Some(Self::Dead),
-            (Self::New | Self::Retry, Mark::Released) => Some(self),
-            (Self::Dead, Mark::Replayed) => Some(Self::New),
-            (Self::Done | Self::Dead, _) | (Self::New | Self::Retry, Mark::Replayed) => None,
+    /// Returns the status after a verdict, or `None` where the verdict does not apply and changes nothing.
+    ///
+    /// The settling statement of each database is generated from this function.
+    pub const fn after(self, verdict: VerdictKind) -> Option<Self> {
+        match self {
+            Self::Done | Self::Dead => None,
+            Self::New | Self::Retry => Some(match verdict {
+                VerdictKind::Done => Self::Done,
+                VerdictKind::Dead => Self::Dead,
+                VerdictKind::Retry | VerdictKind::Deferred | VerdictKind::Postponed => Self::Retry,
+                VerdictKind::Released | VerdictKind::Cancelled => self,
+            }),
+        }
+    }
+
+    /// Returns the status after a replay, or `None` if the event is not dead.
+    pub const fn replayed(self) -> Option<Self> {
+        match self {
+            Self::Dead => Some(Self::New),
+            Self::New | Self::Done | Self::Retry => None,
         }
     }
 }
@@ -70,29 +85,6 @@ impl fmt::Display for Status {
             Self::Dead => "DEAD",
         })
     }
-}
-
-/// What is recorded about an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Mark {
-    /// The listener succeeded.
-    Done,
-    /// The listener failed; an attempt is spent.
-    Retry,
-    /// The listener failed for good.
-    Dead,
-    /// The listener asked for a later time; no attempt is spent.
-    Deferred,
-    /// Nobody tried; the claim is given back and the event is due at once.
-    Released,
-    /// Somebody asked for a dead event to be tried again.
-    Replayed,
-}
-
-impl Mark {
-    /// Every mark.
-    pub const ALL: [Self; 6] =
-        [Self::Done, Self::Retry, Self::Dead, Self::Deferred, Self::Released, Self::Replayed];
 }
 
 #[cfg(test)]
@@ -111,14 +103,11 @@ mod tests {
     #[test]
     fn only_replay_leaves_a_terminal_status() {
         for status in Status::ALL {
-            for mark in Mark::ALL {
-                let applies = status.after(mark).is_some();
-                let allowed = match mark {
-                    Mark::Replayed => status == Status::Dead,
-                    _ => !status.is_terminal(),
-                };
-                assert_eq!(applies, allowed, "{status} {mark:?}");
+            for verdict in VerdictKind::ALL {
+                let applies = status.after(verdict).is_some();
+                assert_eq!(applies, !status.is_terminal(), "{status} {verdict:?}");
             }
+            assert_eq!(status.replayed().is_some(), status == Status::Dead, "{status}");
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use std::time::Instant;
 
+use super::breaker::Breaker;
 use super::fairness::most_of;
-use super::listener::{Breaker, Load};
+use super::load::LaneLoad;
 use super::row::Stage;
 use super::{InFlight, Lane, Phase, QueuedEvent, State};
+use crate::listener::ListenerId;
 
 /// A row that is queued or running, and until when it is believed to be ours.
 #[derive(Debug, Clone, Copy)]
@@ -16,13 +18,13 @@ pub(crate) struct Belief {
 }
 
 impl InFlight {
-    /// Whether the books agree with what is there. `seats` has the listener of each seat that is
+    /// Whether the books agree with what is there. `permits` has the listener of each seat that is
     /// neither taken nor dropped, and its bytes.
-    pub(crate) fn audit(&self, seats: &[(Option<usize>, usize)]) -> Result<(), String> {
+    pub(crate) fn audit(&self, permits: &[(Option<ListenerId>, usize)]) -> Result<(), String> {
         let state = self.lock();
-        state.audit(seats)?;
+        state.audit(permits)?;
         let most = if state.is_alone() { usize::MAX } else { most_of(self.limits.workers) };
-        match state.groups.iter().position(|group| group.running > most) {
+        match state.listeners.iter().position(|listener| listener.running > most) {
             Some(index) => Err(format!("listener {index} has taken the workers of the others")),
             None => Ok(()),
         }
@@ -32,17 +34,17 @@ impl InFlight {
     /// [`try_next`](Self::try_next) has found nothing.
     pub(crate) fn idles(&self) -> Option<i64> {
         let state = self.lock();
-        let full = state.results.len() + state.in_flight >= self.limits.results;
+        let full = state.results.ready_or_sending() >= self.limits.results;
         // One whose turn it is may be set aside until the renewer has been there.
-        let aside = !state.short.is_empty() || !state.suspects.is_empty();
+        let aside = !state.expiring.is_empty() || !state.quarantine.waiting.is_empty();
         if full || aside || matches!(state.phase, Phase::Paused | Phase::Closed) {
             return None;
         }
         let now = state.clock.now();
-        let mut ready = state.groups.iter().enumerate();
-        ready.find_map(|(index, group)| {
-            let parked = group.parked.front()?;
-            state.may_begin(index, &self.limits, now).then_some(parked.sequence)
+        let mut ready = state.listeners.iter().enumerate();
+        ready.find_map(|(index, listener)| {
+            let parked = listener.parked.front()?;
+            state.may_start(ListenerId::new(index), &self.limits, now).then_some(parked.sequence)
         })
     }
 
@@ -50,23 +52,23 @@ impl InFlight {
     pub(crate) fn halted(&self) -> Vec<bool> {
         let state = self.lock();
         let now = state.clock.now();
-        state.groups.iter().map(|group| group.breaker.is_halted(now)).collect()
+        state.listeners.iter().map(|listener| listener.breaker.is_halted(now)).collect()
     }
 
     /// How many entries a worker would look at.
     pub(crate) fn waiting(&self) -> usize {
-        self.lock().lanes.entries().count()
+        self.lock().queue.events().count()
     }
 
     /// The leases it believes in. Those of rows that have a result do not matter any more.
     pub(crate) fn beliefs(&self) -> Vec<Belief> {
         let state = self.lock();
-        let working = state.held.iter().filter(|(_, held)| held.stage != Stage::Recording);
+        let working = state.rows.iter().filter(|(_, row)| row.stage != Stage::Recording);
         working
-            .map(|(sequence, held)| Belief {
+            .map(|(sequence, row)| Belief {
                 sequence: *sequence,
-                token: held.token,
-                lease_until: held.lease_until,
+                token: row.token,
+                lease_until: row.lease_until,
             })
             .collect()
     }
@@ -88,29 +90,29 @@ struct Books {
     results: usize,
     waiting: usize,
     /// For each listener: rows by lane, calls and bytes.
-    listeners: Vec<(Load, Load, usize, usize)>,
+    listeners: Vec<(LaneLoad, LaneLoad, usize, usize)>,
 }
 
 impl State {
-    fn audit(&self, seats: &[(Option<usize>, usize)]) -> Result<(), String> {
-        let (kept, counted) = (self.kept(), self.counted(seats));
+    fn audit(&self, permits: &[(Option<ListenerId>, usize)]) -> Result<(), String> {
+        let (kept, counted) = (self.kept(), self.counted(permits));
         if kept != counted {
             return Err(format!("{kept:?}, and there is {counted:?}"));
         }
         if self.phase == Phase::Closed && kept.waiting > 0 {
             return Err("it is closed, and rows wait in it".to_owned());
         }
-        for group in &self.groups {
-            if let Breaker::Probing { probe, .. } = group.breaker
-                && !self.held.contains_key(&probe)
+        for listener in &self.listeners {
+            if let Breaker::Probing { probe, .. } = listener.breaker
+                && !self.rows.contains_key(&probe)
             {
                 return Err(format!("a listener waits for row {probe}, which is not here"));
             }
         }
-        let in_turn = |index: &usize| !self.groups[*index].parked.is_empty();
-        let mut turns: Vec<usize> = self.turns.iter().copied().collect();
+        let in_turn = |index: &usize| !self.listeners[*index].parked.is_empty();
+        let mut turns: Vec<usize> = self.turns.iter().map(|id| id.index()).collect();
         turns.sort_unstable();
-        if turns != (0..self.groups.len()).filter(in_turn).collect::<Vec<_>>() {
+        if turns != (0..self.listeners.len()).filter(in_turn).collect::<Vec<_>>() {
             return Err(format!("{turns:?} get a turn, and others have parked entries"));
         }
         if kept.waiting == 0 {
@@ -119,7 +121,7 @@ impl State {
         let mut waiting: Vec<i64> = self.all_waiting().map(|entry| entry.sequence).collect();
         waiting.sort_unstable();
         waiting.dedup();
-        let queued = |row: &i64| self.held.get(row).is_some_and(|row| row.stage == Stage::Queued);
+        let queued = |row: &i64| self.rows.get(row).is_some_and(|row| row.stage == Stage::Queued);
         if waiting.len() == kept.waiting && waiting.iter().all(queued) {
             Ok(())
         } else {
@@ -128,44 +130,46 @@ impl State {
     }
 
     fn all_waiting(&self) -> impl Iterator<Item = &QueuedEvent> {
-        let parked = self.groups.iter().flat_map(|group| &group.parked);
-        self.lanes.entries().chain(parked).chain(&self.short).chain(&self.suspects)
+        let parked = self.listeners.iter().flat_map(|listener| &listener.parked);
+        self.queue.events().chain(parked).chain(&self.expiring).chain(&self.quarantine.waiting)
     }
 
     /// As the hand keeps them.
     fn kept(&self) -> Books {
         Books {
-            hot_places: self.lanes.used(Lane::Hot),
-            cold_places: self.lanes.used(Lane::Cold),
+            hot_places: self.queue.used(Lane::Hot),
+            cold_places: self.queue.used(Lane::Cold),
             bytes: self.bytes,
             running: self.running,
             in_tx: self.in_tx,
-            results: self.results.len() + self.in_flight,
+            results: self.results.ready_or_sending(),
             waiting: self.all_waiting().count(),
             listeners: self
-                .groups
+                .listeners
                 .iter()
-                .map(|group| (group.hot, group.cold, group.running, group.bytes))
+                .map(|listener| (listener.hot, listener.cold, listener.running, listener.bytes))
                 .collect(),
         }
     }
 
     /// As they follow from the rows in hand, each of which is in one place.
-    fn counted(&self, seats: &[(Option<usize>, usize)]) -> Books {
-        let mut books = Books { hot_places: seats.len(), ..Books::default() };
-        books.listeners.resize(self.groups.len(), (Load::default(), Load::default(), 0, 0));
-        for (group, bytes) in seats {
+    fn counted(&self, permits: &[(Option<ListenerId>, usize)]) -> Books {
+        let mut books = Books { hot_places: permits.len(), ..Books::default() };
+        books
+            .listeners
+            .resize(self.listeners.len(), (LaneLoad::default(), LaneLoad::default(), 0, 0));
+        for (listener, bytes) in permits {
             books.bytes += bytes;
-            if let Some(group) = group {
-                books.listeners[*group].3 += bytes;
-                let hot = &mut books.listeners[*group].0;
-                *hot = Load { in_flight: hot.in_flight + 1, queued: hot.queued + 1 };
+            if let Some(listener) = listener {
+                books.listeners[listener.index()].3 += bytes;
+                let hot = &mut books.listeners[listener.index()].0;
+                *hot = LaneLoad { in_flight: hot.in_flight + 1, queued: hot.queued + 1 };
             }
         }
-        for held in self.held.values() {
-            let hot = usize::from(held.lane == Lane::Hot);
+        for row in self.rows.values() {
+            let hot = usize::from(row.lane == Lane::Hot);
             let (mut runs, mut queued) = (0, 0);
-            match held.stage {
+            match row.stage {
                 Stage::Queued => {
                     books.waiting += 1;
                     queued = 1;
@@ -175,15 +179,15 @@ impl State {
                 Stage::Running { .. } => runs = 1,
                 Stage::Recording => books.results += 1,
             }
-            books.bytes += held.bytes;
+            books.bytes += row.bytes;
             books.running += runs;
-            if let Some(group) = held.group {
-                let listener = &mut books.listeners[group];
+            if let Some(id) = row.listener {
+                let listener = &mut books.listeners[id.index()];
                 let load = if hot == 1 { &mut listener.0 } else { &mut listener.1 };
-                *load = Load { in_flight: load.in_flight + 1, queued: load.queued + queued };
+                *load = LaneLoad { in_flight: load.in_flight + 1, queued: load.queued + queued };
                 listener.2 += runs;
-                listener.3 += held.bytes;
-                books.in_tx += if self.groups[group].in_tx { runs } else { 0 };
+                listener.3 += row.bytes;
+                books.in_tx += if self.listeners[id.index()].limit.in_tx { runs } else { 0 };
             }
         }
         books

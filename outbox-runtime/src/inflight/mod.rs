@@ -1,129 +1,103 @@
-//! What this node has in hand: claimed rows on their way to a listener and back.
+//! The events that this node has claimed and not settled yet: queued, running, or waiting to be recorded.
 //!
 //! # Layout
-//! [`InFlight`] is one object behind one lock, so that no rule about an event needs two. `lanes` holds
-//! what waits for a worker, `group` what is known of each listener's load, `held` every claimed row
-//! from the claim until its result is durable; `seat` is a place reserved for a row that does not
-//! exist yet, `trial` is for rows whose last owner was lost, `fairness` keeps listeners from taking
-//! everything. The methods are in the files of those who call them: `room` and `admit` for the poller
-//! (how much it may claim, what it brings in), `work` for workers, `record` for the recorder, `renew`
-//! for leases.
+//! [`InFlight`] is one object behind one lock, so that no rule about an event needs two. Each file is one noun:
+//! `row` is a claimed row and its transitions from the claim until its settlement is durable, `permit` a place
+//! reserved for a row that does not exist yet, `queue` the hot and the cold queue, `call` which event starts
+//! next and what its end changes, `limit` how many calls of a listener may run, `breaker` a listener whose
+//! dependency is unreachable, `quarantine` events whose last owner was lost, `lease` when leases are renewed,
+//! `results` verdicts that wait to be written, `load` what is counted for each listener, `fairness` and
+//! `budget` how much the poller may claim.
 
-mod admit;
+mod breaker;
 mod budget;
+mod call;
 mod fairness;
 mod lease;
-mod listener;
+mod limit;
+mod load;
 mod permit;
 mod quarantine;
 mod queue;
 mod results;
 mod row;
-mod work;
 
 #[cfg(test)]
 mod audit;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use breaker::BreakerChange;
+pub(crate) use budget::ClaimBudget;
+pub(crate) use lease::LeaseTiming;
+pub(crate) use limit::ConcurrencyLimit;
+pub(crate) use permit::{NoPermit, Permit, Redeemed};
+pub use queue::Lane;
+pub(crate) use queue::QueuedEvent;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
-use crate::event::EventEnvelope;
-use crate::store::{Claim, Verdict};
-pub(crate) use budget::ClaimBudget;
-use listener::ListenerLoad;
-pub(crate) use listener::{BreakerStep, ConcurrencyLimit};
-pub(crate) use permit::{NoPermit, Permit};
-use queue::{Lane, Lanes};
+use crate::listener::ListenerId;
+use load::ListenerLoad;
+use quarantine::Quarantine;
+use queue::Queue;
+use results::Results;
 use row::ClaimedRow;
 
-/// How much may be in hand.
+/// How much may be in flight.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Calls at once.
     pub(crate) workers: usize,
-    /// Places in the hot lane, and in the cold one.
+    /// Places in the hot queue.
     pub(crate) hot: usize,
+    /// Places in the hot queue that one transaction may reserve.
+    pub(crate) hot_per_transaction: usize,
+    /// Places in the cold queue.
     pub(crate) cold: usize,
-    /// The most rows in one claim.
+    /// Rows in one claim.
     pub(crate) batch: usize,
-    /// Payload bytes of everything in hand.
+    /// Bytes of payloads and headers.
     pub(crate) bytes: usize,
-    /// Results that wait to be recorded.
+    /// Verdicts that wait to be recorded.
     pub(crate) results: usize,
     /// How long a claim lasts.
-    pub(crate) lease: Duration,
-    /// Events whose owner was lost that may be tried at once.
-    pub(crate) trials: usize,
-    /// Calls that may have a transaction of the application's at once.
+    pub(crate) lease: LeaseTiming,
+    /// Suspects that may be tried at once.
+    pub(crate) suspects: usize,
+    /// Calls that may hold a transaction of the application's pool at once.
     pub(crate) transactions: usize,
 }
 
-/// One event on its way to its listener.
-#[derive(Debug)]
-pub(crate) struct QueuedEvent {
-    pub(crate) sequence: i64,
-    pub(crate) attempts: u32,
-    pub(crate) envelope: EventEnvelope,
-    /// Whether it was never claimed before.
-    pub(crate) first_claim: bool,
-    /// The listener's number; `None` if nobody listens.
-    pub(crate) group: Option<usize>,
-    lane: Lane,
-    /// The order in which it has left its lane, if it has. One that waits again afterwards, say for its
-    /// lease to be renewed, does not go behind those that came later.
-    place: Option<u64>,
-}
-
-impl QueuedEvent {
-    fn claimed(row: Claim, group: Option<usize>, place: Option<u64>) -> Self {
-        let first_claim = row.token == 1;
-        let Claim { sequence, attempts, envelope, .. } = row;
-        Self { sequence, attempts, envelope, first_claim, group, lane: Lane::Cold, place }
-    }
-}
-
-/// What became of a row.
-#[derive(Debug)]
-struct Outcome {
-    sequence: i64,
-    result: Verdict,
-    /// How many attempts had failed before, as far as was known when it began.
-    before: u32,
-    /// The token under which it was sent, if it was. It may have been recorded without anybody saying
-    /// so; under a newer token it would be recorded once more.
-    sent: Option<i64>,
-}
-
-/// Where the node is in its life.
+/// The life cycle of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Running,
     Paused,
-    /// What is here is finished; nothing is added.
+    /// Events in flight are finished; none are added.
     Draining,
     Closed,
 }
 
-/// Everything in hand.
+/// Everything in flight on this node.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     limits: Limits,
     state: Mutex<State>,
-    /// Something for a worker.
+    /// Wakes a worker: an event may start.
     work: Notify,
-    /// Something for the recorder.
+    /// Wakes the recorder: a verdict waits to be written.
     results: Notify,
-    /// Room for the poller.
-    room: Notify,
-    /// Something for the renewer.
+    /// Wakes the poller: there is capacity for a claim.
+    capacity: Notify,
+    /// Wakes the renewer: an event cannot start before its lease is renewed.
     leases: Notify,
-    /// Something has changed for those who wait for an end.
+    /// Wakes those that wait until nothing is in flight.
     settled: Notify,
 }
 
@@ -131,61 +105,51 @@ pub(crate) struct InFlight {
 struct State {
     clock: Clock,
     phase: Phase,
-    lanes: Lanes,
-    groups: Vec<ListenerLoad>,
-    /// The listeners with parked entries, in the order of their turns.
-    turns: VecDeque<usize>,
-    /// Whether a parked entry goes before those in the lanes.
+    queue: Queue,
+    /// The load of each listener, by [`ListenerId`].
+    listeners: Vec<ListenerLoad>,
+    /// The listeners with parked events, in the order of their turns.
+    turns: VecDeque<ListenerId>,
+    /// Whether a parked event goes before those in the queues.
     parked_first: bool,
-    /// Since when the cold lane has had too little room for a claim, as the last claim has found.
-    short_of_room: Option<Instant>,
-    held: HashMap<i64, ClaimedRow>,
+    /// Since when the cold queue has had too little capacity for a claim, as the last claim found.
+    short_of_capacity: Option<Instant>,
+    rows: HashMap<i64, ClaimedRow>,
     bytes: usize,
     running: usize,
-    /// How many of these have a transaction.
+    /// How many running calls hold a transaction.
     in_tx: usize,
-    /// What became of rows, not yet recorded.
-    results: VecDeque<Outcome>,
-    /// Results of rows that another session has locked, to be sent again.
-    locked: Vec<Outcome>,
-    /// When to send them again.
-    locked_until: Option<Instant>,
-    /// How many results the recorder is writing at this moment.
-    in_flight: usize,
-    /// Entries whose lease is too short to start on.
-    short: Vec<QueuedEvent>,
-    /// Entries that are to be tried, and have not begun.
-    suspects: Vec<QueuedEvent>,
+    results: Results,
+    /// Events whose lease is too short to start them.
+    expiring: Vec<QueuedEvent>,
+    quarantine: Quarantine,
 }
 
 impl InFlight {
-    /// An empty hand. `shares` has an entry for each listener.
-    pub(crate) fn new(limits: Limits, shares: &[ConcurrencyLimit], clock: Clock) -> Self {
-        let groups = shares.iter().map(|share| ListenerLoad::new(*share)).collect();
+    /// Returns an empty set of events in flight. `listeners` has an entry for each listener.
+    pub(crate) fn new(limits: Limits, listeners: &[ConcurrencyLimit], clock: Clock) -> Self {
+        let listeners = listeners.iter().map(|limit| ListenerLoad::new(*limit)).collect();
         Self {
             limits,
             state: Mutex::new(State {
                 clock,
                 phase: Phase::Running,
-                lanes: Lanes::default(),
-                groups,
+                queue: Queue::default(),
+                listeners,
                 turns: VecDeque::new(),
                 parked_first: false,
-                short_of_room: None,
-                held: HashMap::new(),
+                short_of_capacity: None,
+                rows: HashMap::new(),
                 bytes: 0,
                 running: 0,
                 in_tx: 0,
-                results: VecDeque::new(),
-                locked: Vec::new(),
-                locked_until: None,
-                in_flight: 0,
-                short: Vec::new(),
-                suspects: Vec::new(),
+                results: Results::default(),
+                expiring: Vec::new(),
+                quarantine: Quarantine::default(),
             }),
             work: Notify::new(),
             results: Notify::new(),
-            room: Notify::new(),
+            capacity: Notify::new(),
             leases: Notify::new(),
             settled: Notify::new(),
         }
@@ -195,46 +159,55 @@ impl InFlight {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn lease(&self) -> Duration {
+    /// Returns how long leases last and when they are renewed.
+    pub(crate) fn lease(&self) -> LeaseTiming {
         self.limits.lease
     }
 
-    /// The time by which leases and pauses go.
+    /// Returns the time by the clock that decides about leases and pauses.
     pub(crate) fn now(&self) -> Instant {
         self.lock().clock.now()
     }
 
-    /// How many wait in the hot lane and in the cold one.
+    /// Returns the number of events in the hot queue and in the cold queue.
     pub(crate) fn depths(&self) -> (usize, usize) {
         let state = self.lock();
-        (state.lanes.used(Lane::Hot), state.lanes.used(Lane::Cold))
+        (state.queue.used(Lane::Hot), state.queue.used(Lane::Cold))
     }
 
-    /// How many rows are in hand, seats of open transactions not counted.
+    /// Returns the number of rows in flight. Permits of open transactions do not count.
     pub(crate) fn len(&self) -> usize {
-        self.lock().held.len()
+        self.lock().rows.len()
+    }
+
+    /// Returns the sequence and the type of every event in the queues.
+    #[cfg(feature = "testing")]
+    pub(crate) fn queued(&self) -> Vec<(i64, String)> {
+        let state = self.lock();
+        let events = state.queue.events();
+        events.map(|event| (event.sequence, event.envelope.event_type().to_owned())).collect()
     }
 
     pub(crate) fn phase(&self) -> Phase {
         self.lock().phase
     }
 
-    /// Moves on to another phase. There is no way back from draining.
+    /// Enters another phase. There is no way back from draining.
     pub(crate) fn enter(&self, phase: Phase) {
         let mut state = self.lock();
-        let forward = match state.phase {
+        let is_forward = match state.phase {
             Phase::Running | Phase::Paused => true,
             Phase::Draining => phase == Phase::Closed,
             Phase::Closed => false,
         };
-        if forward {
+        if is_forward {
             state.phase = phase;
         }
         drop(state);
         self.wake_all();
     }
 
-    /// Waits until a condition holds that only changes in the hand can bring about.
+    /// Waits for a condition that only changes of this object can bring about.
     async fn until(&self, holds: impl Fn(&State) -> bool) {
         loop {
             let changed = self.settled.notified();
@@ -247,58 +220,79 @@ impl InFlight {
         }
     }
 
-    /// Waits until no row is in hand.
+    /// Waits until no row is in flight.
     pub(crate) async fn empty(&self) {
-        self.until(|state| state.held.is_empty()).await;
+        self.until(|state| state.rows.is_empty()).await;
     }
 
-    /// Waits until no listener runs or will run, and no open transaction holds a seat.
+    /// Waits until no listener runs or will run, and no open transaction holds a permit.
     pub(crate) async fn drained(&self) {
-        self.until(|state| state.running == 0 && state.lanes.is_empty() && state.short.is_empty())
-            .await;
+        let is_drained = |state: &State| {
+            state.running == 0 && state.queue.is_empty() && state.expiring.is_empty()
+        };
+        self.until(is_drained).await;
     }
 
     fn wake_all(&self) {
         self.work.notify_waiters();
         self.work.notify_one();
         self.results.notify_one();
-        self.room.notify_one();
+        self.capacity.notify_one();
         self.leases.notify_one();
         self.settled.notify_waiters();
     }
 }
 
 impl State {
-    /// Takes out entries that wait, wherever they do.
+    fn listener(&self, id: Option<ListenerId>) -> Option<&ListenerLoad> {
+        self.listeners.get(id?.index())
+    }
+
+    fn listener_mut(&mut self, id: Option<ListenerId>) -> Option<&mut ListenerLoad> {
+        self.listeners.get_mut(id?.index())
+    }
+
+    /// Removes waiting events, whichever queue or list they wait in.
     fn extract(&mut self, matches: impl Fn(&QueuedEvent) -> bool) -> Vec<QueuedEvent> {
-        let mut taken = self.lanes.extract(&matches);
-        for queue in self.groups.iter_mut().map(|group| &mut group.parked) {
-            let (out, sticky) = std::mem::take(queue).into_iter().partition(&matches);
-            *queue = sticky;
+        let mut taken = self.queue.extract(&matches);
+        for parked in self.listeners.iter_mut().map(|listener| &mut listener.parked) {
+            let (out, kept) = std::mem::take(parked).into_iter().partition(&matches);
+            *parked = kept;
             taken.extend::<VecDeque<QueuedEvent>>(out);
         }
-        for aside in [&mut self.short, &mut self.suspects] {
-            taken.extend(aside.extract_if(.., |entry| matches(entry)));
+        for waiting in [&mut self.expiring, &mut self.quarantine.waiting] {
+            taken.extend(waiting.extract_if(.., |event| matches(event)));
         }
-        let groups = &self.groups;
-        self.turns.retain(|index| groups.get(*index).is_some_and(|group| !group.parked.is_empty()));
+        let listeners = &self.listeners;
+        self.turns
+            .retain(|id| listeners.get(id.index()).is_some_and(|load| !load.parked.is_empty()));
         taken
     }
 
-    /// Takes a place in a lane.
-    fn occupy(&mut self, group: Option<usize>, lane: Lane) {
-        self.lanes.reserve(lane);
-        if let Some(group) = group.and_then(|group| self.groups.get_mut(group)) {
-            group.load_mut(lane).queued += 1;
+    /// Uses a place in a queue.
+    fn occupy(&mut self, listener: Option<ListenerId>, lane: Lane) {
+        self.queue.reserve(lane);
+        if let Some(listener) = self.listener_mut(listener) {
+            listener.lane_mut(lane).queued += 1;
         }
     }
 
-    /// Frees a place in a lane.
-    fn vacate(&mut self, group: Option<usize>, lane: Lane) {
-        self.lanes.free(lane);
-        if let Some(group) = group.and_then(|group| self.groups.get_mut(group)) {
-            let load = group.load_mut(lane);
+    /// Frees a place in a queue.
+    fn vacate(&mut self, listener: Option<ListenerId>, lane: Lane) {
+        self.queue.free(lane);
+        if let Some(listener) = self.listener_mut(listener) {
+            let load = listener.lane_mut(lane);
             load.queued = load.queued.saturating_sub(1);
+        }
+    }
+
+    /// Frees what a row or a permit takes up beside its place in a queue.
+    fn free(&mut self, listener: Option<ListenerId>, lane: Lane, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        if let Some(listener) = self.listener_mut(listener) {
+            let load = listener.lane_mut(lane);
+            load.in_flight = load.in_flight.saturating_sub(1);
+            listener.bytes = listener.bytes.saturating_sub(bytes);
         }
     }
 }

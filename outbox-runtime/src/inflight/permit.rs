@@ -1,134 +1,123 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::listener::Breaker;
-use super::row::{ClaimedRow, Stage, Trial};
+use super::breaker::Breaker;
+use super::row::ClaimedRow;
 use super::{InFlight, Lane, Phase, QueuedEvent};
-use crate::event::EventEnvelope;
-use crate::store::Verdict;
+use crate::event::{EventEnvelope, Verdict};
+use crate::listener::ListenerId;
 
-/// A place in the hot lane for a row that is about to be inserted. Dropping it frees the place.
+/// A place in the hot queue, reserved for a row that is about to be inserted. Dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Permit {
     inflight: Arc<InFlight>,
-    group: Option<usize>,
+    listener: Option<ListenerId>,
     bytes: usize,
     /// The lease counts from before the row was inserted.
     anchor: Instant,
-    taken: bool,
+    redeemed: bool,
 }
 
-/// Why there is no seat.
+/// Why no place could be reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoPermit {
-    /// The lane, the listener's share of it, or the memory budget is used up.
+    /// The queue, the listener's portion of it, or the memory budget is used up.
     Full,
     /// The listener is paused or being probed, or the node is not running.
     Closed,
 }
 
+/// What became of a permit after the commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Redeemed {
+    /// The event is in flight.
+    InFlight,
+    /// The node has closed since the reservation; the caller has to release the row.
+    Closed,
+}
+
 impl InFlight {
-    /// A place for an event of so many bytes. `already` is how many its transaction has.
+    /// Reserves a place for an event of `bytes`. `permits` is the number that its transaction holds already.
     pub(crate) fn reserve(
         self: &Arc<Self>,
         bytes: usize,
-        group: Option<usize>,
-        already: usize,
+        listener: Option<ListenerId>,
+        permits: usize,
     ) -> Result<Permit, NoPermit> {
         let mut state = self.lock();
         if state.phase != Phase::Running {
             return Err(NoPermit::Closed);
         }
-        if already >= (self.limits.hot / 4).max(1)
-            || state.lanes.used(Lane::Hot) >= self.limits.hot
+        if permits >= self.limits.hot_per_transaction
+            || state.queue.used(Lane::Hot) >= self.limits.hot
             || state.bytes + bytes > self.limits.bytes
         {
             return Err(NoPermit::Full);
         }
         let anchor = state.clock.now();
-        if let Some(known) = group.and_then(|group| state.groups.get(group)) {
-            let no_room = known.room(Lane::Hot, self.limits.hot, anchor) == 0;
-            if no_room && known.breaker != Breaker::Closed {
+        if let Some(load) = state.listener(listener) {
+            let is_full = load.capacity(Lane::Hot, self.limits.hot, anchor) == 0;
+            if is_full && load.breaker != Breaker::Closed {
                 return Err(NoPermit::Closed);
             }
-            if no_room || !state.has_hot_place_for(known, bytes, &self.limits) {
+            if is_full || !state.has_hot_place_for(load, bytes, &self.limits) {
                 return Err(NoPermit::Full);
             }
         }
-        if let Some(group) = group.and_then(|group| state.groups.get_mut(group)) {
-            group.hot.in_flight += 1;
-            group.bytes += bytes;
+        if let Some(load) = state.listener_mut(listener) {
+            load.hot.in_flight += 1;
+            load.bytes += bytes;
         }
-        state.occupy(group, Lane::Hot);
+        state.occupy(listener, Lane::Hot);
         state.bytes += bytes;
         drop(state);
-        Ok(Permit { inflight: Arc::clone(self), group, bytes, anchor, taken: false })
+        Ok(Permit { inflight: Arc::clone(self), listener, bytes, anchor, redeemed: false })
     }
 }
 
 impl Permit {
-    /// The row is committed: its event takes the place. `false` if the node has closed meanwhile;
-    /// the row must then be given back by the caller.
-    pub(crate) fn take(mut self, sequence: i64, envelope: EventEnvelope) -> bool {
+    /// The row is committed: its event takes the reserved place.
+    pub(crate) fn redeem(mut self, sequence: i64, envelope: EventEnvelope) -> Redeemed {
         let inflight = Arc::clone(&self.inflight);
         let mut state = inflight.lock();
         if state.phase == Phase::Closed {
             drop(state);
-            return false;
+            return Redeemed::Closed;
         }
-        if state.held.contains_key(&sequence) {
+        if state.rows.contains_key(&sequence) {
             // The transaction was open for longer than its lease, and our own poller was faster.
             drop(state);
-            return true;
+            return Redeemed::InFlight;
         }
-        self.taken = true;
-        let held = ClaimedRow {
-            token: 1,
-            event_id: Some(envelope.event_id()),
-            lease_until: self.anchor + inflight.limits.lease,
-            since: state.clock.now(),
-            stage: Stage::Queued,
-            trial: Trial::Spared,
-            attempts: 0,
-            takeovers: 0,
-            bytes: self.bytes,
-            group: self.group,
-            lane: Lane::Hot,
-            again: None,
-        };
-        state.held.insert(sequence, held);
-        let entry = QueuedEvent {
-            sequence,
-            attempts: 0,
-            envelope,
-            first_claim: true,
-            group: self.group,
-            lane: Lane::Hot,
-            place: None,
-        };
+        self.redeemed = true;
+        let lease_until = inflight.limits.lease.until(self.anchor);
+        let row = ClaimedRow::hot(&envelope, self.listener, lease_until, state.clock.now());
+        state.rows.insert(sequence, ClaimedRow { bytes: self.bytes, ..row });
+        let event = QueuedEvent::hot(sequence, envelope, self.listener);
         if state.phase == Phase::Paused {
-            state.give_back(entry, Verdict::Released);
+            state.give_back(event, Verdict::Released);
             drop(state);
             inflight.results.notify_one();
         } else {
-            state.lanes.push(entry);
+            state.queue.push(event);
             drop(state);
             inflight.work.notify_one();
         }
-        true
+        Redeemed::InFlight
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if self.taken {
+        if self.redeemed {
             return;
         }
         let mut state = self.inflight.lock();
-        state.vacate(self.group, Lane::Hot);
-        state.let_go(self.group, Lane::Hot, self.bytes);
+        state.vacate(self.listener, Lane::Hot);
+        state.free(self.listener, Lane::Hot, self.bytes);
         drop(state);
-        self.inflight.room.notify_one();
+        self.inflight.capacity.notify_one();
         self.inflight.settled.notify_waiters();
     }
 }

@@ -1,75 +1,94 @@
 //! Events whose last owner was lost.
 //!
-//! One of them may have been the reason, and the others were only beside it. So none of them begins
-//! before that is written into its row: whoever finds it abandoned once more knows that it was not just
-//! waiting. One that was lost for the first time may be tried beside others; after that each is tried
-//! alone, so that the next loss tells which it was.
+//! One of them may have been the cause, and the others were only in flight beside it. So none of them starts
+//! before that start is recorded in its row: a node that finds it abandoned once more knows that it was not just
+//! waiting. An event that lost its owner for the first time may be tried beside others; after that each is tried
+//! alone, so that the next loss shows which one was the cause.
 
 use std::collections::HashSet;
 
-use super::row::{ClaimedRow, Trial};
+use super::row::ClaimedRow;
 use super::{InFlight, Phase, QueuedEvent, State};
-use crate::store::{Claim, Verdict};
+use crate::event::Verdict;
+use crate::store::Claim;
 
-impl ClaimedRow {
-    /// Its beginning is written down, and its end is not: were this node lost now, nobody could tell
-    /// that it has come through.
-    fn is_tried(&self) -> bool {
-        self.trial == Trial::Begun
-    }
+/// Suspects that have not started yet.
+#[derive(Debug, Default)]
+pub(super) struct Quarantine {
+    pub(super) waiting: Vec<QueuedEvent>,
+}
 
-    /// A result that says that it was not begun, although its beginning is written down: this node lives,
-    /// so that has to be taken back.
-    pub(super) fn given_back(&self, result: Verdict) -> Verdict {
-        match result {
-            Verdict::Released if self.is_tried() => Verdict::Cancelled,
-            Verdict::Postponed { delay } if self.is_tried() => Verdict::Deferred { delay },
-            result => result,
+/// Whether a row may be the reason why its last owner was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Suspicion {
+    None,
+    /// It may be, and does not start before its start is recorded.
+    Suspect,
+    /// Its start is recorded, and its verdict is not: if this node were lost now, the row would be the suspect.
+    Tried,
+}
+
+impl Suspicion {
+    /// Changes a verdict that says that the row was not started, although its start is recorded. This node
+    /// lives, so the recorded start has to be taken back.
+    pub(super) fn adjust(self, verdict: Verdict) -> Verdict {
+        match verdict {
+            Verdict::Released if self == Self::Tried => Verdict::Cancelled,
+            Verdict::Postponed { delay } if self == Self::Tried => Verdict::Deferred { delay },
+            verdict => verdict,
         }
     }
 }
 
+impl ClaimedRow {
+    fn is_tried(&self) -> bool {
+        self.suspicion == Suspicion::Tried
+    }
+}
+
 impl InFlight {
-    /// Which of some rows may be tried now. For those who lend them to somebody.
+    /// Returns which of some claimed rows may be tried now; for rows that a `PollerHandler` works on.
     pub(crate) fn may_be_tried(&self, rows: &[Claim]) -> HashSet<i64> {
         self.lock().may_be_tried(rows)
     }
 }
 
 impl State {
-    pub(super) fn wants_renewal(&self, trials: usize) -> bool {
-        !self.short.is_empty() || !self.next_trials(trials).is_empty()
+    pub(super) fn needs_renewal(&self, suspects: usize) -> bool {
+        !self.expiring.is_empty() || !self.next_suspects(suspects).is_empty()
     }
 
-    /// Those that may be tried now, when at most so many are tried at once.
-    pub(super) fn next_trials(&self, most: usize) -> Vec<i64> {
-        if self.suspects.is_empty() || matches!(self.phase, Phase::Paused | Phase::Closed) {
+    /// Returns the suspects that may be tried now, at most `most` at once.
+    pub(super) fn next_suspects(&self, most: usize) -> Vec<i64> {
+        let waiting = &self.quarantine.waiting;
+        if waiting.is_empty() || matches!(self.phase, Phase::Paused | Phase::Closed) {
             return Vec::new();
         }
-        let tried: Vec<&ClaimedRow> = self.held.values().filter(|held| held.is_tried()).collect();
-        if tried.iter().any(|held| held.takeovers > 1) {
+        let tried: Vec<&ClaimedRow> = self.rows.values().filter(|row| row.is_tried()).collect();
+        if tried.iter().any(|row| row.takeovers > 1) {
             return Vec::new();
         }
         let takeovers =
-            |entry: &QueuedEvent| self.held.get(&entry.sequence).map_or(0, |held| held.takeovers);
-        // One whose listener takes only some calls at a time might wait for its turn after it began.
-        let may_wait = |entry: &QueuedEvent| {
-            let limit = entry.group.and_then(|group| self.groups.get(group)?.limit);
-            limit.is_some() && tried.iter().any(|held| held.group == entry.group)
+            |event: &QueuedEvent| self.rows.get(&event.sequence).map_or(0, |row| row.takeovers);
+        // An event of a listener with a concurrency limit might have to wait after its start was recorded.
+        let may_wait = |event: &QueuedEvent| {
+            let load = self.listener(event.listener);
+            load.is_some_and(|load| load.limit.calls.is_some())
+                && tried.iter().any(|row| row.listener == event.listener)
         };
-        let beside = self.suspects.iter().filter(|entry| takeovers(entry) == 0 && !may_wait(entry));
+        let beside = waiting.iter().filter(|event| takeovers(event) == 0 && !may_wait(event));
         let free = most.saturating_sub(tried.len());
-        let mut next: Vec<i64> = beside.take(free).map(|entry| entry.sequence).collect();
+        let mut next: Vec<i64> = beside.take(free).map(|event| event.sequence).collect();
         if next.is_empty() && tried.is_empty() {
-            next.extend(self.suspects.first().map(|entry| entry.sequence));
+            next.extend(waiting.first().map(|event| event.sequence));
         }
         next
     }
 
-    /// Which of some rows may be tried beside what is in hand; at most one of those that must be alone.
+    /// Returns which of some rows may be tried beside those in flight; at most one of those that must be alone.
     fn may_be_tried(&self, rows: &[Claim]) -> HashSet<i64> {
-        let mut tried = self.held.values().filter(|held| held.is_tried());
-        if tried.clone().any(|held| held.takeovers > 1) {
+        let mut tried = self.rows.values().filter(|row| row.is_tried());
+        if tried.clone().any(|row| row.takeovers > 1) {
             return HashSet::new();
         }
         let suspects = || rows.iter().filter(|row| row.is_suspect());
@@ -81,13 +100,12 @@ impl State {
         next
     }
 
-    /// Those whose beginning is written down do begin.
-    pub(super) fn begin_trials(&mut self) {
-        let held = &self.held;
-        let begun = |entry: &mut QueuedEvent| {
-            held.get(&entry.sequence).is_none_or(|held| held.trial == Trial::Begun)
-        };
-        let begun: Vec<QueuedEvent> = self.suspects.extract_if(.., begun).collect();
-        begun.into_iter().for_each(|entry| self.lanes.push_ready(entry));
+    /// Queues the suspects whose start is recorded.
+    pub(super) fn release_tried(&mut self) {
+        let rows = &self.rows;
+        let is_tried =
+            |event: &mut QueuedEvent| rows.get(&event.sequence).is_none_or(ClaimedRow::is_tried);
+        let tried: Vec<QueuedEvent> = self.quarantine.waiting.extract_if(.., is_tried).collect();
+        tried.into_iter().for_each(|event| self.queue.push_ready(event));
     }
 }

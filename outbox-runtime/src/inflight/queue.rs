@@ -1,34 +1,72 @@
 use std::collections::VecDeque;
 
-use super::QueuedEvent;
+use crate::event::EventEnvelope;
+use crate::listener::ListenerId;
+use crate::store::Claim;
 
-/// Where an event came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lane {
-    /// From a commit of this process.
+/// How an event came to the workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// Through the hot queue: from a commit of this process.
     Hot,
-    /// From the poller.
+    /// Through the cold queue: from the poller.
     Cold,
 }
 
-/// Two queues that are served two to one when both have work, and never wait for each other. Only a choice
-/// between both counts as a turn, and after an idle moment the hot one is first.
+/// One event on its way to its listener.
+#[derive(Debug)]
+pub(crate) struct QueuedEvent {
+    pub(crate) sequence: i64,
+    /// The number of failed attempts.
+    pub(crate) attempts: u32,
+    pub(crate) envelope: EventEnvelope,
+    /// Whether the row was never claimed before.
+    pub(crate) first_claim: bool,
+    /// `None` if no listener handles the event.
+    pub(crate) listener: Option<ListenerId>,
+    pub(super) lane: Lane,
+    /// The order in which it left its queue, if it has. An event that waits again afterwards, for example until
+    /// its lease is renewed, does not go behind those that came later.
+    pub(super) turn: Option<u64>,
+}
+
+impl QueuedEvent {
+    /// An event that the poller claimed.
+    pub(super) fn cold(row: Claim, listener: Option<ListenerId>, turn: Option<u64>) -> Self {
+        let first_claim = row.token == 1;
+        let Claim { sequence, attempts, envelope, .. } = row;
+        Self { sequence, attempts, envelope, first_claim, listener, lane: Lane::Cold, turn }
+    }
+
+    /// An event that a commit of this process has just inserted.
+    pub(super) fn hot(
+        sequence: i64,
+        envelope: EventEnvelope,
+        listener: Option<ListenerId>,
+    ) -> Self {
+        let (lane, turn) = (Lane::Hot, None);
+        Self { sequence, attempts: 0, envelope, first_claim: true, listener, lane, turn }
+    }
+}
+
+/// The hot and the cold queue. When both have events, two hot ones are served for each cold one; neither waits
+/// for the other. Only a choice between both counts as a turn, and after an idle time the hot queue is first.
 ///
-/// A place is used from the reservation until a worker starts, wherever the entry waits meanwhile.
+/// A place is used from its reservation until a worker starts the event, wherever the event waits meanwhile.
 #[derive(Debug, Default)]
-pub(super) struct Lanes {
-    /// Those that have waited for something else already.
+pub(super) struct Queue {
+    /// Events that have waited for something else already.
     ready: VecDeque<QueuedEvent>,
     hot: VecDeque<QueuedEvent>,
     cold: VecDeque<QueuedEvent>,
     used_hot: usize,
     used_cold: usize,
     turn: u8,
-    /// How many entries have left the two queues.
+    /// How many events have left the two queues.
     left: u64,
 }
 
-impl Lanes {
+impl Queue {
     pub(super) fn used(&self, lane: Lane) -> usize {
         match lane {
             Lane::Hot => self.used_hot,
@@ -36,48 +74,50 @@ impl Lanes {
         }
     }
 
+    fn used_mut(&mut self, lane: Lane) -> &mut usize {
+        match lane {
+            Lane::Hot => &mut self.used_hot,
+            Lane::Cold => &mut self.used_cold,
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.used_hot + self.used_cold == 0
     }
 
-    /// Uses a place; the entry may come later.
+    /// Uses a place; the event may come later.
     pub(super) fn reserve(&mut self, lane: Lane) {
-        match lane {
-            Lane::Hot => self.used_hot += 1,
-            Lane::Cold => self.used_cold += 1,
-        }
+        *self.used_mut(lane) += 1;
     }
 
     /// Frees a place.
     pub(super) fn free(&mut self, lane: Lane) {
-        match lane {
-            Lane::Hot => self.used_hot = self.used_hot.saturating_sub(1),
-            Lane::Cold => self.used_cold = self.used_cold.saturating_sub(1),
-        }
+        let used = self.used_mut(lane);
+        *used = used.saturating_sub(1);
     }
 
-    /// Queues an entry that has a place.
-    pub(super) fn push(&mut self, entry: QueuedEvent) {
+    /// Queues an event that has a place.
+    pub(super) fn push(&mut self, event: QueuedEvent) {
         if self.hot.is_empty() && self.cold.is_empty() {
             self.turn = 0;
         }
-        match entry.lane {
-            Lane::Hot => self.hot.push_back(entry),
-            Lane::Cold => self.cold.push_back(entry),
+        match event.lane {
+            Lane::Hot => self.hot.push_back(event),
+            Lane::Cold => self.cold.push_back(event),
         }
     }
 
-    /// Queues an entry that has waited before.
-    pub(super) fn push_ready(&mut self, entry: QueuedEvent) {
-        self.ready.push_back(entry);
+    /// Queues an event that has waited before.
+    pub(super) fn push_ready(&mut self, event: QueuedEvent) {
+        self.ready.push_back(event);
     }
 
-    /// The next of those that have waited before. It keeps its place until it is freed.
+    /// Takes the next event that has waited before. It keeps its place until that is freed.
     pub(super) fn pop_ready(&mut self) -> Option<QueuedEvent> {
         self.ready.pop_front()
     }
 
-    /// The next of the others. It keeps its place until it is freed.
+    /// Takes the next of the other events. It keeps its place until that is freed.
     pub(super) fn pop(&mut self) -> Option<QueuedEvent> {
         let from = match (self.hot.is_empty(), self.cold.is_empty()) {
             (false, false) => {
@@ -88,31 +128,31 @@ impl Lanes {
             (false, true) => &mut self.hot,
             (true, _) => &mut self.cold,
         };
-        let mut entry = from.pop_front()?;
-        entry.place = Some(self.left);
+        let mut event = from.pop_front()?;
+        event.turn = Some(self.left);
         self.left += 1;
-        Some(entry)
+        Some(event)
     }
 
-    pub(super) fn has_entries(&self) -> bool {
+    pub(super) fn has_events(&self) -> bool {
         !(self.ready.is_empty() && self.hot.is_empty() && self.cold.is_empty())
     }
 
-    /// Every entry that has come.
-    #[cfg(test)]
-    pub(super) fn entries(&self) -> impl Iterator<Item = &QueuedEvent> {
+    /// Every event that is queued.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn events(&self) -> impl Iterator<Item = &QueuedEvent> {
         self.ready.iter().chain(&self.hot).chain(&self.cold)
     }
 
-    /// Takes out every entry that matches.
+    /// Removes every event that matches.
     pub(super) fn extract(
         &mut self,
         mut matches: impl FnMut(&QueuedEvent) -> bool,
     ) -> Vec<QueuedEvent> {
         let mut taken = Vec::new();
         for queue in [&mut self.ready, &mut self.hot, &mut self.cold] {
-            let (out, sticky) = std::mem::take(queue).into_iter().partition(&mut matches);
-            *queue = sticky;
+            let (out, kept) = std::mem::take(queue).into_iter().partition(&mut matches);
+            *queue = kept;
             taken.extend::<VecDeque<QueuedEvent>>(out);
         }
         taken

@@ -1,50 +1,107 @@
-//! What the recorder does.
+//! Verdicts that wait to be written to their rows.
 
-use std::collections::HashSet;
-use std::time::Duration;
+use std::collections::{HashSet, VecDeque};
+use std::time::{Duration, Instant};
 
-use super::row::Again;
-use super::{InFlight, Outcome, State};
-use crate::store::{Locked, Settlement, Unsettled, Verdict};
+use super::row::Reclaimed;
+use super::{InFlight, State};
+use crate::event::Verdict;
+use crate::store::{LockedRows, Settlement, Unsettled};
 
-/// How long to leave a row alone that another session has locked.
+/// How long to wait before a row is settled that another session has locked.
 const LOCKED_PAUSE: Duration = Duration::from_millis(500);
 
-/// What came of a batch of results.
+/// The verdicts of this node that are not durable yet.
+#[derive(Debug, Default)]
+pub(super) struct Results {
+    ready: VecDeque<PendingVerdict>,
+    /// Verdicts of rows that another session has locked, to be sent again.
+    locked: Vec<PendingVerdict>,
+    /// When to send them again.
+    locked_until: Option<Instant>,
+    /// How many the recorder is writing now.
+    sending: usize,
+}
+
+/// A verdict before it has a token: which one, is known when it is sent.
+#[derive(Debug)]
+struct PendingVerdict {
+    sequence: i64,
+    verdict: Verdict,
+    /// The number of failed attempts that the verdict counts from.
+    attempts_before: u32,
+    /// The token under which it was sent, if it was. It may have been applied although the answer was lost;
+    /// under a newer token it would be applied once more.
+    sent: Option<i64>,
+}
+
+impl PendingVerdict {
+    /// A verdict that was sent, and may have been applied although the answer was lost.
+    fn sent(settlement: Settlement) -> Self {
+        let Settlement { sequence, token, verdict } = settlement;
+        Self { sequence, verdict, attempts_before: 0, sent: Some(token) }
+    }
+}
+
+impl Results {
+    /// Adds a verdict. `attempts_before` is the number of failed attempts when it was decided.
+    pub(super) fn push(&mut self, sequence: i64, verdict: Verdict, attempts_before: u32) {
+        self.ready.push_back(PendingVerdict { sequence, verdict, attempts_before, sent: None });
+    }
+
+    /// Returns the number of verdicts that are not durable yet.
+    pub(super) fn len(&self) -> usize {
+        self.ready.len() + self.locked.len() + self.sending
+    }
+
+    /// Returns the number of verdicts that can be sent now.
+    pub(super) fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Returns the number of verdicts that are being sent or can be.
+    #[cfg(test)]
+    pub(super) fn ready_or_sending(&self) -> usize {
+        self.ready.len() + self.sending
+    }
+}
+
+/// What became of a batch of settlements.
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
-    /// How many rows had moved on.
+    /// How many were stale: their rows had moved on.
     pub(crate) stale: usize,
-    /// When the first of them is due again.
+    /// When the first of the events is due again.
     pub(crate) due_in: Option<Duration>,
 }
 
-/// Results that are being recorded.
+/// Settlements that are being written. If they are not, because the recorder fails or is stopped, they go back
+/// when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Borrowed<'a> {
+pub(crate) struct BorrowedResults<'a> {
     inflight: &'a InFlight,
     batch: Vec<Settlement>,
     /// Where one row is locked there may be more, and each would be waited for.
-    pub(crate) locked: Locked,
+    pub(crate) locked: LockedRows,
 }
 
-impl Borrowed<'_> {
+impl BorrowedResults<'_> {
     pub(crate) fn batch(&self) -> &[Settlement] {
         &self.batch
     }
 
-    /// They are durable or stale, but for those of rows that another session has locked.
+    /// The settlements are durable or stale, except those of rows that another session has locked.
     pub(crate) fn recorded(mut self, unsettled: &Unsettled) -> Recorded {
         let locked: HashSet<i64> = unsettled.locked.iter().copied().collect();
         let batch = std::mem::take(&mut self.batch);
         let (locked, batch) =
-            batch.into_iter().partition(|finish| locked.contains(&finish.sequence));
-        self.inflight.postpone(locked);
+            batch.into_iter().partition(|settlement| locked.contains(&settlement.sequence));
+        self.inflight.postpone_locked(locked);
         self.inflight.recorded(batch, &unsettled.stale)
     }
 }
 
-impl Drop for Borrowed<'_> {
+impl Drop for BorrowedResults<'_> {
     fn drop(&mut self) {
         if !self.batch.is_empty() {
             self.inflight.put_back(std::mem::take(&mut self.batch));
@@ -53,21 +110,21 @@ impl Drop for Borrowed<'_> {
 }
 
 impl InFlight {
-    /// Waits until there is a result.
-    pub(crate) async fn result(&self) {
+    /// Waits until there is a verdict to write.
+    pub(crate) async fn result_ready(&self) {
         loop {
             let woken = self.results.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
-            let locked_in = {
+            let locked_for = {
                 let state = self.lock();
-                if !state.results.is_empty() {
+                if state.results.ready() > 0 {
                     return;
                 }
                 let now = state.clock.now();
-                state.locked_until.map(|until| until.saturating_duration_since(now))
+                state.results.locked_until.map(|until| until.saturating_duration_since(now))
             };
-            match locked_in {
+            match locked_for {
                 Some(Duration::ZERO) => return,
                 Some(pause) => drop(tokio::time::timeout(pause, woken).await),
                 None => woken.await,
@@ -75,186 +132,147 @@ impl InFlight {
         }
     }
 
-    /// How many results are not recorded yet.
+    /// Returns the number of verdicts that are not durable yet.
     pub(crate) fn unrecorded(&self) -> usize {
-        self.lock().unrecorded()
+        self.lock().results.len()
     }
 
-    /// Whether results wait for rows that another session has locked.
-    fn has_locked(&self) -> bool {
-        !self.lock().locked.is_empty()
+    /// Returns whether a verdict can be written now.
+    pub(crate) fn has_results(&self) -> bool {
+        self.lock().results.ready() > 0
     }
 
-    /// Sends the results of locked rows again with the next batch.
+    /// Sends the verdicts of locked rows again with the next batch.
     pub(crate) fn retry_locked(&self) {
         let mut state = self.lock();
         let now = state.clock.now();
-        state.locked_until = state.locked_until.map(|until| until.min(now));
+        state.results.locked_until = state.results.locked_until.map(|until| until.min(now));
     }
 
-    /// Keeps results of rows that another session has locked, to be sent again under the same tokens.
-    /// Until then neither side has an answer: they are neither recorded nor stale.
-    fn postpone(&self, batch: Vec<Settlement>) {
+    /// Keeps settlements of rows that another session has locked, to be sent again under the same tokens. Until
+    /// then they are neither applied nor stale.
+    fn postpone_locked(&self, batch: Vec<Settlement>) {
         if batch.is_empty() {
             return;
         }
         let mut state = self.lock();
-        state.in_flight = state.in_flight.saturating_sub(batch.len());
         let until = state.clock.now() + LOCKED_PAUSE;
-        state.locked_until.get_or_insert(until);
-        let outcomes = batch.into_iter().map(Outcome::sent);
-        state.locked.extend(outcomes);
+        let results = &mut state.results;
+        results.sending = results.sending.saturating_sub(batch.len());
+        results.locked_until.get_or_insert(until);
+        results.locked.extend(batch.into_iter().map(PendingVerdict::sent));
     }
 
-    /// Whether there is a result.
-    pub(crate) fn has_results(&self) -> bool {
-        !self.lock().results.is_empty()
+    /// Takes up to `most` verdicts to be written. They come back if the guard is dropped.
+    pub(crate) fn borrow_results(&self, most: usize) -> BorrowedResults<'_> {
+        let has_locked = !self.lock().results.locked.is_empty();
+        let locked = if has_locked { LockedRows::Skip } else { LockedRows::Wait };
+        BorrowedResults { inflight: self, batch: self.take_results(most), locked }
     }
 
-    /// Results to be recorded. If they are not, because whoever has them fails or is stopped, they
-    /// come back by themselves.
-    pub(crate) fn borrow_results(&self, most: usize) -> Borrowed<'_> {
-        let locked = if self.has_locked() { Locked::Skip } else { Locked::Wait };
-        Borrowed { inflight: self, batch: self.take_results(most), locked }
-    }
-
-    /// Results to be recorded: under the latest tokens, or once more under those that they were sent
+    /// Takes up to `most` settlements: under the latest tokens, or once more under those that they were sent
     /// with.
     pub(crate) fn take_results(&self, most: usize) -> Vec<Settlement> {
         let mut state = self.lock();
         let now = state.clock.now();
-        if state.locked_until.is_some_and(|until| until <= now) {
-            state.locked_until = None;
-            let locked = std::mem::take(&mut state.locked);
-            state.results.extend(locked);
+        let results = &mut state.results;
+        if results.locked_until.is_some_and(|until| until <= now) {
+            results.locked_until = None;
+            results.ready.extend(results.locked.drain(..));
         }
-        let count = state.results.len().min(most);
-        let taken: Vec<_> = state.results.drain(..count).collect();
+        let count = results.ready.len().min(most);
+        let taken: Vec<_> = results.ready.drain(..count).collect();
         let batch: Vec<Settlement> = taken
             .into_iter()
-            .filter_map(|Outcome { sequence, result, before, sent }| {
-                let held = state.held.get(&sequence)?;
+            .filter_map(|PendingVerdict { sequence, verdict, attempts_before, sent }| {
+                let row = state.rows.get(&sequence)?;
                 Some(match sent {
-                    Some(token) => Settlement { sequence, token, result },
+                    Some(token) => Settlement { sequence, token, verdict },
                     None => {
-                        let result = recounted(result, before, held.attempts);
-                        Settlement { sequence, token: held.token, result }
+                        let verdict = recounted(verdict, attempts_before, row.attempts);
+                        Settlement { sequence, token: row.token, verdict }
                     }
                 })
             })
             .collect();
-        state.in_flight += batch.len();
+        state.results.sending += batch.len();
         batch
     }
 
-    /// They could not be recorded; another time.
+    /// The settlements could not be written; they are sent again later.
     pub(crate) fn put_back(&self, batch: Vec<Settlement>) {
         let mut state = self.lock();
-        state.in_flight = state.in_flight.saturating_sub(batch.len());
-        for finish in batch.into_iter().rev() {
-            state.results.push_front(Outcome::sent(finish));
+        state.results.sending = state.results.sending.saturating_sub(batch.len());
+        for settlement in batch.into_iter().rev() {
+            state.results.ready.push_front(PendingVerdict::sent(settlement));
         }
     }
 
-    /// They are durable, or stale: either way they are no longer in hand. A row that was claimed
-    /// again in the meantime begins anew, unless it is done. That cannot have been recorded, as nobody
-    /// could have claimed it then; it is recorded under the new token. Any other result may have been
-    /// recorded and answered late, and even replayed since.
+    /// The settlements are durable or stale: either way their rows are no longer in flight.
+    ///
+    /// A row that was claimed again in the meantime starts anew, unless its verdict is done. That one cannot
+    /// have been applied, since no node could have claimed the row then; it is written under the new token. Any
+    /// other verdict may have been applied and answered late, and the event even been replayed since.
     pub(crate) fn recorded(&self, batch: Vec<Settlement>, stale: &[i64]) -> Recorded {
         let stale: HashSet<i64> = stale.iter().copied().collect();
         let mut recorded = Recorded::default();
         let mut state = self.lock();
-        state.in_flight = state.in_flight.saturating_sub(batch.len());
-        for Settlement { sequence, token, result } in batch {
-            let is_stale = stale.contains(&sequence);
-            let Some(held) = state.held.get_mut(&sequence) else { continue };
-            let (again, newer, lease_until) =
-                (held.again.take(), held.token != token, held.lease_until);
-            let attempts = held.attempts;
-            match again {
-                // It was recorded under the token of the last claim, which is so dealt with.
-                None => {}
-                Some(_) if !newer => {}
-                Some(_) if is_stale && matches!(result, Verdict::Done) => {
-                    state.record(sequence, result, attempts);
-                    continue;
-                }
-                Some(Again::Settle(next)) => {
-                    state.record(sequence, next, attempts);
-                    continue;
-                }
-                Some(Again::Deliver(row, group)) => {
-                    state.forget(sequence);
-                    state.admit(*row, group, lease_until, None);
-                    continue;
-                }
+        state.results.sending = state.results.sending.saturating_sub(batch.len());
+        for settlement in batch {
+            let is_stale = stale.contains(&settlement.sequence);
+            let delay = settlement.verdict.delay();
+            if !state.conclude(settlement, is_stale) {
+                continue;
             }
             if is_stale {
                 recorded.stale += 1;
-            } else if let Verdict::Retry { delay, .. }
-            | Verdict::Deferred { delay }
-            | Verdict::Postponed { delay } = result
-            {
-                recorded.due_in = Some(recorded.due_in.map_or(delay, |due| due.min(delay)));
+            } else {
+                recorded.due_in = recorded.due_in.into_iter().chain(delay).min();
             }
-            state.forget(sequence);
         }
-        let (more, suspects) = (!state.results.is_empty(), !state.suspects.is_empty());
+        let has_more = state.results.ready() > 0;
+        let has_suspects = !state.quarantine.waiting.is_empty();
         drop(state);
-        if more {
+        if has_more {
             self.results.notify_one();
         }
         self.work.notify_one();
         self.settled.notify_waiters();
-        self.wake_after_record(suspects);
+        self.wake_after_settling(has_suspects);
         recorded
-    }
-
-    /// There is room for more; one that waits to be tried may be next.
-    pub(super) fn wake_after_record(&self, suspects: bool) {
-        self.room.notify_one();
-        if suspects {
-            self.leases.notify_one();
-        }
-    }
-
-    /// Everything that has not started goes back to the table.
-    pub(crate) fn give_back_waiting(&self) {
-        let mut state = self.lock();
-        for entry in state.extract(|_| true) {
-            state.give_back(entry, Verdict::Released);
-        }
-        drop(state);
-        self.results.notify_one();
-        self.settled.notify_waiters();
-    }
-}
-
-impl Outcome {
-    /// A result that was sent, and may have been recorded without an answer.
-    fn sent(finish: Settlement) -> Self {
-        let Settlement { sequence, token, result } = finish;
-        Self { sequence, result, before: 0, sent: Some(token) }
     }
 }
 
 impl State {
-    /// How many results are not recorded yet.
-    pub(super) fn unrecorded(&self) -> usize {
-        self.results.len() + self.locked.len() + self.in_flight
-    }
-
-    /// A result is there. `before` is how many attempts had failed when that was decided.
-    pub(super) fn record(&mut self, sequence: i64, result: Verdict, before: u32) {
-        self.results.push_back(Outcome { sequence, result, before, sent: None });
+    /// Lets a settled row go, unless it was claimed again under a newer token. Returns whether it was let go.
+    fn conclude(&mut self, settlement: Settlement, is_stale: bool) -> bool {
+        let Settlement { sequence, token, verdict } = settlement;
+        let Some(row) = self.rows.get_mut(&sequence) else { return false };
+        let (attempts, lease_until) = (row.attempts, row.lease_until);
+        // A verdict under the token of the last claim has dealt with that claim.
+        match row.reclaimed.take().filter(|_| row.token != token) {
+            None => {
+                self.forget(sequence);
+                return true;
+            }
+            Some(_) if is_stale && verdict == Verdict::Done => {
+                self.results.push(sequence, verdict, attempts);
+            }
+            Some(Reclaimed::Settle(next)) => self.results.push(sequence, next, attempts),
+            Some(Reclaimed::Deliver(claim, listener)) => {
+                self.forget(sequence);
+                self.admit(*claim, listener, lease_until, None);
+            }
+        }
+        false
     }
 }
 
-/// The same result if other attempts have failed than was known: another node had the row meanwhile, or
-/// it was replayed.
-fn recounted(mut result: Verdict, known: u32, now: u32) -> Verdict {
-    if let Verdict::Retry { attempts, .. } | Verdict::Dead { attempts, .. } = &mut result {
+/// The same verdict if the row counts other failed attempts than were known when it was decided: another node
+/// had the row meanwhile, or it was replayed.
+fn recounted(mut verdict: Verdict, known: u32, now: u32) -> Verdict {
+    if let Verdict::Retry { attempts, .. } | Verdict::Dead { attempts, .. } = &mut verdict {
         *attempts = attempts.saturating_sub(known).saturating_add(now);
     }
-    result
+    verdict
 }

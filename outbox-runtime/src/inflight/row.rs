@@ -1,84 +1,316 @@
+//! One claimed row, and its transitions from the claim until its settlement is durable.
+//!
+//! ```text
+//!              ┌──────────────── claimed again before it started ───────────────┐
+//!              ▼                                                                │
+//!   claim ─▶ Queued ── a worker starts it ─▶ Running ── verdict ─▶ Recording ─▶ gone, or Queued again
+//!              └──────────── given back without a call ──────────────▲
+//! ```
+
+use std::collections::{HashMap, HashSet, hash_map};
 use std::time::Instant;
 
-use super::Lane;
-use crate::event::EventId;
-use crate::store::{Claim, Verdict};
+use super::quarantine::Suspicion;
+use super::{InFlight, Lane, Phase, QueuedEvent, State};
+use crate::event::{EventEnvelope, EventId, Verdict};
+use crate::listener::ListenerId;
+use crate::store::Claim;
 
-/// A row that is claimed by this node, from the claim until its result is durable.
+/// A row that is claimed by this node, from the claim until its settlement is durable.
 #[derive(Debug)]
 pub(super) struct ClaimedRow {
-    /// The token of the latest claim. A row that was claimed again after its lease had ended is
-    /// adopted: the work goes on under the new token.
+    /// The token of the latest claim. A row that was claimed again after its lease had expired is adopted: the
+    /// work continues under the new token.
     pub(super) token: i64,
     pub(super) event_id: Option<EventId>,
-    /// Until when nobody else can have it, by our own clock and on the safe side.
+    /// Until when no other node can claim it, by our own clock and on the safe side.
     pub(super) lease_until: Instant,
     pub(super) since: Instant,
     pub(super) stage: Stage,
-    pub(super) trial: Trial,
-    /// How many attempts have failed, as the row says.
+    pub(super) suspicion: Suspicion,
+    /// The number of failed attempts, as the row says.
     pub(super) attempts: u32,
-    /// How often it was begun after its owner was lost, as the row says.
+    /// How often it was started after its owner was lost, as the row says.
     pub(super) takeovers: u32,
     pub(super) bytes: usize,
-    pub(super) group: Option<usize>,
+    pub(super) listener: Option<ListenerId>,
     pub(super) lane: Lane,
-    /// What the row was claimed again for while its last result was being recorded.
-    pub(super) again: Option<Again>,
+    /// Present if the row was claimed again while its last verdict was being recorded.
+    pub(super) reclaimed: Option<Reclaimed>,
+}
+
+/// How far a row has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// In a queue, or parked.
+    Queued,
+    /// Its listener runs.
+    Running { since: Instant, warned: bool },
+    /// It has a verdict that is not durable yet.
+    Recording,
+}
+
+/// What to do with a row that was claimed again.
+#[derive(Debug)]
+pub(super) enum Reclaimed {
+    /// Deliver it.
+    Deliver(Box<Claim>, Option<ListenerId>),
+    /// Its verdict is known already.
+    Settle(Verdict),
 }
 
 impl ClaimedRow {
-    /// A row that was just claimed, for a listener.
-    pub(super) fn of(
-        row: &Claim,
-        group: Option<usize>,
-        lease_until: Instant,
-        now: Instant,
-    ) -> Self {
+    /// A row that the poller has just claimed, for a listener.
+    fn cold(row: &Claim, listener: Option<ListenerId>, lease_until: Instant, now: Instant) -> Self {
         Self {
             token: row.token,
             event_id: Some(row.envelope.event_id()),
             lease_until,
             since: now,
             stage: Stage::Queued,
-            trial: if row.is_suspect() { Trial::Due } else { Trial::Spared },
+            suspicion: if row.is_suspect() { Suspicion::Suspect } else { Suspicion::None },
             attempts: row.attempts,
             takeovers: row.takeovers,
             bytes: row.envelope.bytes(),
-            group,
+            listener,
             lane: Lane::Cold,
-            again: None,
+            reclaimed: None,
+        }
+    }
+
+    /// A row that was inserted claimed.
+    pub(super) fn hot(
+        envelope: &EventEnvelope,
+        listener: Option<ListenerId>,
+        lease_until: Instant,
+        now: Instant,
+    ) -> Self {
+        Self {
+            token: 1,
+            event_id: Some(envelope.event_id()),
+            lease_until,
+            since: now,
+            stage: Stage::Queued,
+            suspicion: Suspicion::None,
+            attempts: 0,
+            takeovers: 0,
+            bytes: envelope.bytes(),
+            listener,
+            lane: Lane::Hot,
+            reclaimed: None,
+        }
+    }
+
+    /// A row whose verdict is known without a call.
+    fn settled(token: i64, attempts: u32, lease_until: Instant, now: Instant) -> Self {
+        Self {
+            token,
+            event_id: None,
+            lease_until,
+            since: now,
+            stage: Stage::Recording,
+            suspicion: Suspicion::None,
+            attempts,
+            takeovers: 0,
+            bytes: 0,
+            listener: None,
+            lane: Lane::Cold,
+            reclaimed: None,
+        }
+    }
+
+    /// The row was claimed again: takes over the numbers that it has now.
+    fn refresh(&mut self, row: &Claim) {
+        self.attempts = row.attempts;
+        self.takeovers = row.takeovers;
+    }
+
+    /// Its lease had expired, and this node was the first to claim it again: the work continues under the new
+    /// token. If only the recording is left, the work may have to be done again.
+    fn adopt(&mut self, token: i64, lease_until: Instant, reclaimed: impl FnOnce() -> Reclaimed) {
+        self.token = token;
+        self.lease_until = lease_until;
+        if self.stage == Stage::Recording {
+            self.reclaimed = Some(reclaimed());
         }
     }
 }
 
-/// How far a row has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// In a lane, or parked.
-    Queued,
-    /// With its listener.
-    Running { since: Instant, warned: bool },
-    /// There is a result; it is not durable yet.
-    Recording,
+impl InFlight {
+    /// Takes in claimed rows. `anchor` is when the claim was sent.
+    pub(crate) fn admit(&self, rows: Vec<(Claim, Option<ListenerId>)>, anchor: Instant) {
+        if rows.is_empty() {
+            return;
+        }
+        let lease_until = self.limits.lease.until(anchor);
+        let mut state = self.lock();
+        let turns = state.withdraw(&rows);
+        for (row, listener) in rows {
+            let turn = turns.get(&row.sequence).copied();
+            state.admit(row, listener, lease_until, turn);
+        }
+        drop(state);
+        self.work.notify_one();
+        self.results.notify_one();
+    }
+
+    /// Takes in a claimed row that a `PollerHandler` works on; `None` if it is in flight already.
+    pub(crate) fn admit_external(&self, row: Claim, anchor: Instant) -> Option<QueuedEvent> {
+        let mut state = self.lock();
+        let (sequence, lease_until) = (row.sequence, self.limits.lease.until(anchor));
+        if let Some(known) = state.rows.get_mut(&sequence) {
+            known.refresh(&row);
+            known.adopt(row.token, lease_until, || Reclaimed::Settle(Verdict::Released));
+            return None;
+        }
+        let now = state.clock.now();
+        let claimed = ClaimedRow {
+            stage: Stage::Running { since: now, warned: false },
+            // The caller has recorded the start of suspects.
+            suspicion: if row.is_suspect() { Suspicion::Tried } else { Suspicion::None },
+            ..ClaimedRow::cold(&row, None, lease_until, now)
+        };
+        state.bytes += claimed.bytes;
+        state.rows.insert(sequence, claimed);
+        state.running += 1;
+        Some(QueuedEvent::cold(row, None, None))
+    }
+
+    /// A `PollerHandler` dropped an event without a verdict: it becomes available when its lease expires.
+    pub(crate) fn abandon(&self, event: &QueuedEvent) {
+        let mut state = self.lock();
+        state.running = state.running.saturating_sub(1);
+        state.forget(event.sequence);
+        drop(state);
+        self.capacity.notify_one();
+        self.settled.notify_waiters();
+    }
+
+    /// Takes in a claimed row whose verdict is known without a call. A row that is in flight already continues
+    /// under its new token. `anchor` is when the claim was sent.
+    pub(crate) fn settle(&self, sequence: i64, token: i64, verdict: Verdict, anchor: Instant) {
+        let mut state = self.lock();
+        let (now, lease_until) = (state.clock.now(), self.limits.lease.until(anchor));
+        let attempts = verdict.attempts().unwrap_or_default();
+        let waiting = state.take_waiting(sequence);
+        match state.rows.entry(sequence) {
+            hash_map::Entry::Occupied(mut ours) => {
+                let row = ours.get_mut();
+                match waiting {
+                    // It has not started, and will not.
+                    Some(event) => {
+                        (row.token, row.lease_until) = (token, lease_until);
+                        row.attempts = attempts;
+                        state.give_back(event, verdict);
+                    }
+                    None => row.adopt(token, lease_until, || Reclaimed::Settle(verdict)),
+                }
+            }
+            hash_map::Entry::Vacant(place) => {
+                place.insert(ClaimedRow::settled(token, attempts, lease_until, now));
+                state.results.push(sequence, verdict, attempts);
+            }
+        }
+        drop(state);
+        self.results.notify_one();
+    }
+
+    /// Gives back every event that has not started.
+    pub(crate) fn give_back_waiting(&self) {
+        let mut state = self.lock();
+        for event in state.extract(|_| true) {
+            state.give_back(event, Verdict::Released);
+        }
+        drop(state);
+        self.results.notify_one();
+        self.settled.notify_waiters();
+    }
 }
 
-/// What is done about the suspicion that a row is the reason why its last owner was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trial {
-    /// There is none.
-    Spared,
-    /// It does not begin before that is written down.
-    Due,
-    /// It is written down.
-    Begun,
-}
+impl State {
+    /// Removes rows that are claimed again before they have started here: they start as the new claim says,
+    /// because another node may have had them meanwhile, have failed, or been lost with them. Returns the turns
+    /// of those that have left their queue.
+    fn withdraw(&mut self, rows: &[(Claim, Option<ListenerId>)]) -> HashMap<i64, u64> {
+        let sequences = rows.iter().map(|(row, _)| row.sequence);
+        let again: HashSet<i64> = sequences.filter(|sequence| self.is_queued(*sequence)).collect();
+        let mut turns = HashMap::new();
+        if again.is_empty() {
+            return turns;
+        }
+        for event in self.extract(|event| again.contains(&event.sequence)) {
+            turns.extend(event.turn.map(|turn| (event.sequence, turn)));
+            self.vacate(event.listener, event.lane);
+            if let Some(row) = self.rows.remove(&event.sequence) {
+                self.free(row.listener, row.lane, row.bytes);
+            }
+        }
+        turns
+    }
 
-/// What is to be done with a row that was claimed again.
-#[derive(Debug)]
-pub(super) enum Again {
-    /// To be delivered by this listener.
-    Deliver(Box<Claim>, Option<usize>),
-    /// Its result is known already.
-    Settle(Verdict),
+    fn is_queued(&self, sequence: i64) -> bool {
+        self.rows.get(&sequence).is_some_and(|row| row.stage == Stage::Queued)
+    }
+
+    /// Removes the event of a row that has not started from where it waits.
+    fn take_waiting(&mut self, sequence: i64) -> Option<QueuedEvent> {
+        self.is_queued(sequence).then(|| self.extract(|event| event.sequence == sequence).pop())?
+    }
+
+    pub(super) fn admit(
+        &mut self,
+        row: Claim,
+        listener: Option<ListenerId>,
+        lease_until: Instant,
+        turn: Option<u64>,
+    ) {
+        let sequence = row.sequence;
+        if let Some(known) = self.rows.get_mut(&sequence) {
+            known.refresh(&row);
+            let token = row.token;
+            known.adopt(token, lease_until, || Reclaimed::Deliver(Box::new(row), listener));
+            return;
+        }
+        let claimed = ClaimedRow::cold(&row, listener, lease_until, self.clock.now());
+        let bytes = claimed.bytes;
+        self.bytes += bytes;
+        self.rows.insert(sequence, claimed);
+        if let Some(load) = self.listener_mut(listener) {
+            load.cold.in_flight += 1;
+            load.bytes += bytes;
+        }
+        self.occupy(listener, Lane::Cold);
+        let event = QueuedEvent::cold(row, listener, turn);
+        match self.phase {
+            Phase::Running | Phase::Draining if turn.is_some() => self.queue.push_ready(event),
+            Phase::Running | Phase::Draining => self.queue.push(event),
+            // It was claimed while the node was being paused or closed.
+            Phase::Paused | Phase::Closed => self.give_back(event, Verdict::Released),
+        }
+    }
+
+    /// Gives an event that has not started back to the table.
+    pub(super) fn give_back(&mut self, event: QueuedEvent, verdict: Verdict) {
+        self.vacate(event.listener, event.lane);
+        if let Some(row) = self.rows.get_mut(&event.sequence) {
+            row.stage = Stage::Recording;
+            let (attempts, verdict) = (row.attempts, row.suspicion.adjust(verdict));
+            self.results.push(event.sequence, verdict, attempts);
+        }
+    }
+
+    /// A row is no longer in flight.
+    pub(super) fn forget(&mut self, sequence: i64) {
+        if let Some(row) = self.rows.remove(&sequence) {
+            self.free(row.listener, row.lane, row.bytes);
+            let now = self.clock.now();
+            // A row that was never meant for a listener may have been the probe of any.
+            let listeners = match row.listener {
+                Some(id) => self.listeners.get_mut(id.index()..=id.index()),
+                None => Some(&mut self.listeners[..]),
+            };
+            let breakers = listeners.into_iter().flatten().map(|load| &mut load.breaker);
+            breakers.for_each(|breaker| breaker.row_gone(sequence, now));
+        }
+    }
 }

@@ -145,3 +145,9 @@ pub struct EventTypeEntry {
 }
 
 inventory::collect!(EventTypeEntry);
+
+/// Returns the name of every event type that this program declares.
+pub(crate) fn declared_event_types() -> impl Iterator<Item = &'static str> {
+    let declared = inventory::iter::<EventTypeEntry>.into_iter();
+    declared.flat_map(|entry| entry.events.iter().map(|event| event.name))
+}

@@ -14,10 +14,10 @@ pub(crate) mod in_tx;
 pub(crate) mod outcome;
 mod registry;
 mod route;
-mod topics;
 
 pub use call::Listener;
 pub use delivery::Delivery;
+pub(crate) use entry::declared_event_types;
 pub use entry::{ListenerOptions, Place, Timeout};
 pub use extract::{Meta, State};
 pub use fault::{RegistryError, RegistryFault};
@@ -26,5 +26,5 @@ pub use outcome::{
     IntoListenerError, IntoOutcome, ListenerError, ListenerErrorKind, Outcome, Result,
 };
 pub use registry::{ListenerRegistry, Unhandled};
+pub(crate) use route::ListenerId;
 pub use route::Listeners;
-pub(crate) use topics::Topics;

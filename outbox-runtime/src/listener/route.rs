@@ -4,6 +4,20 @@ use std::sync::Arc;
 use super::extract::States;
 use super::{Listener, RegistryFault, TxDatabase};
 
+/// The index of a listener in its registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ListenerId(usize);
+
+impl ListenerId {
+    pub(crate) const fn new(index: usize) -> Self {
+        Self(index)
+    }
+
+    pub(crate) const fn index(self) -> usize {
+        self.0
+    }
+}
+
 /// The checked listeners of one outbox.
 #[derive(Debug)]
 pub struct Listeners {
@@ -28,17 +42,17 @@ impl Listeners {
 
     /// Returns the listener that handles an event, by its name or an alias.
     pub fn find(&self, aggregate: &str, event: &str) -> Option<&Listener> {
-        self.routes.find(aggregate, event).map(|index| &self.listeners[index])
+        self.routes.find(aggregate, event).and_then(|id| self.get(id))
     }
 
-    /// Returns the index of the listener that handles an event.
-    pub(crate) fn position(&self, aggregate: &str, event: &str) -> Option<usize> {
+    /// Returns the id of the listener for an event.
+    pub(crate) fn id_of(&self, aggregate: &str, event: &str) -> Option<ListenerId> {
         self.routes.find(aggregate, event)
     }
 
-    /// Returns the listener at an index.
-    pub(crate) fn get(&self, position: usize) -> Option<&Listener> {
-        self.listeners.get(position)
+    /// Returns the listener with an id.
+    pub(crate) fn get(&self, id: ListenerId) -> Option<&Listener> {
+        self.listeners.get(id.index())
     }
 
     /// Returns a fault for every listener that asks for a transaction of another database.
@@ -66,27 +80,28 @@ impl Listeners {
 /// Maps an aggregate type and an event type to the index of the listener. Two levels of maps, so that both names
 /// can be looked up without being copied.
 #[derive(Debug, Default)]
-struct Routes(HashMap<Box<str>, HashMap<Box<str>, usize>>);
+struct Routes(HashMap<Box<str>, HashMap<Box<str>, ListenerId>>);
 
 impl Routes {
     fn new(listeners: &[Listener], faults: &mut Vec<RegistryFault>) -> Self {
         let mut routes = Self::default();
         for (index, listener) in listeners.iter().enumerate() {
+            let id = ListenerId::new(index);
             // Two listeners may share several names; one fault is enough.
             let mut reported = Vec::new();
             for (aggregate, event) in listener.keys() {
                 let events = routes.0.entry(aggregate.into()).or_default();
-                let first = *events.entry(event.into()).or_insert(index);
-                if first != index && !reported.contains(&first) {
+                let first = *events.entry(event.into()).or_insert(id);
+                if first != id && !reported.contains(&first) {
                     reported.push(first);
-                    faults.push(listener.duplicate_of(&listeners[first], aggregate, event));
+                    faults.push(listener.duplicate_of(&listeners[first.index()], aggregate, event));
                 }
             }
         }
         routes
     }
 
-    fn find(&self, aggregate: &str, event: &str) -> Option<usize> {
+    fn find(&self, aggregate: &str, event: &str) -> Option<ListenerId> {
         self.0.get(aggregate)?.get(event).copied()
     }
 }

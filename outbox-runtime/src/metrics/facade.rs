@@ -7,8 +7,10 @@ use ::metrics::{
 use thiserror::Error;
 
 use super::catalogue::{self, Metric, MetricKind, MetricUnit};
-use super::{DispatchResult, MetricsExporter, OTHER, Way};
+use super::{HotPathSkip, MetricsExporter, OTHER};
 use crate::clock;
+use crate::event::VerdictKind;
+use crate::inflight::Lane;
 use crate::store::Stats;
 
 /// Writes to the recorder of the [`metrics`](https://docs.rs/metrics) crate, from where any exporter
@@ -127,8 +129,8 @@ impl MetricsExporter for MetricsFacade {
         for topic in topics.iter().copied().chain([OTHER]) {
             self.committed(topic, 0);
             self.died(topic, 0);
-            for result in DispatchResult::ALL {
-                let labels = [("topic", topic), ("result", result.name())];
+            for verdict in VerdictKind::ALL.into_iter().filter(|kind| kind.is_counted()) {
+                let labels = [("topic", topic), ("result", verdict.label())];
                 self.count(&catalogue::DISPATCH, 0, &labels);
             }
         }
@@ -138,25 +140,32 @@ impl MetricsExporter for MetricsFacade {
         self.count(&catalogue::ENQUEUE, events, &[("topic", topic)]);
     }
 
-    fn enqueued(&self, way: Way, events: usize) {
-        let metric = match way {
-            Way::Hot => catalogue::HOT,
-            Way::HotDropped => catalogue::HOT_DROPPED,
-            Way::HotSkippedDelayed => catalogue::HOT_DELAYED,
-            Way::Cold => catalogue::COLD,
+    fn enqueued(&self, lane: Lane, events: usize) {
+        let metric = match lane {
+            Lane::Hot => catalogue::HOT,
+            Lane::Cold => catalogue::COLD,
         };
         self.count(&metric, events, &[]);
     }
 
-    fn dispatched(&self, topic: &str, result: DispatchResult, took: Duration) {
-        let labels = [("topic", topic), ("result", result.name())];
+    fn hot_path_skipped(&self, reason: HotPathSkip, events: usize) {
+        let metric = match reason {
+            HotPathSkip::Full => catalogue::HOT_DROPPED,
+            HotPathSkip::Delayed => catalogue::HOT_DELAYED,
+        };
+        self.count(&metric, events, &[]);
+    }
+
+    fn dispatched(&self, topic: &str, verdict: VerdictKind, took: Duration) {
+        let labels = [("topic", topic), ("result", verdict.label())];
         self.count(&catalogue::DISPATCH, 1, &labels);
         self.spread(&catalogue::DISPATCH_LATENCY, took.as_secs_f64(), &labels);
-        let metric = match result {
-            DispatchResult::Success => catalogue::SUCCESS,
-            DispatchResult::Failure => catalogue::FAILURE,
-            DispatchResult::Dead => catalogue::DISPATCH_DEAD,
-            DispatchResult::Deferred => catalogue::DEFERRED,
+        let metric = match verdict {
+            VerdictKind::Done => catalogue::SUCCESS,
+            VerdictKind::Retry => catalogue::FAILURE,
+            VerdictKind::Dead => catalogue::DISPATCH_DEAD,
+            VerdictKind::Deferred | VerdictKind::Postponed => catalogue::DEFERRED,
+            VerdictKind::Released | VerdictKind::Cancelled => return,
         };
         self.count(&metric, 1, &[]);
     }

@@ -1,182 +1,91 @@
-//! What can be counted.
+//! Metrics.
 //!
 //! # Layout
-//! [`MetricsExporter`] is told what happens. `catalogue` has every series by its name, and `facade`
-//! writes them to the `metrics` crate.
+//! [`MetricsExporter`] is what an application implements. `meter` stands between the runtime and the exporter,
+//! and `topics` bounds the values of the label of that name. `catalogue` names every series, and `facade` writes
+//! them to the `metrics` crate.
 
 mod catalogue;
 #[cfg(feature = "metrics")]
 mod facade;
+mod meter;
+mod topics;
 
 pub use catalogue::{Metric, MetricKind, MetricUnit};
 #[cfg(feature = "metrics")]
 pub use facade::{MetricsFacade, PrefixError};
+pub(crate) use meter::{Death, Meter};
+use topics::OTHER;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use crate::event::VerdictKind;
+use crate::inflight::Lane;
 use crate::store::Stats;
 
-/// Is told what happens, to count it. Every method does nothing by default; none may block.
+/// Receives measurements. Every method does nothing by default; none may block.
 ///
-/// A `topic` is an event type that this program declares or listens to; everything else is `other`, so that
-/// the number of different ones is bounded.
+/// A `topic` is an event type that this program declares or has a listener for; every other type is `other`, so
+/// that the number of topics is bounded.
 #[expect(unused_variables, reason = "the names document what is given")]
 pub trait MetricsExporter: Send + Sync {
-    /// The outbox of this table is being started; these are the topics that there will be, and
-    /// `other`.
+    /// The outbox of a table is being started. `topics` are all topics except `other`.
     fn starting(&mut self, table: &str, topics: &[&str]) {}
 
     /// Events of a topic were committed in this process.
     fn committed(&self, topic: &str, events: usize) {}
 
-    /// Events went into a queue, or past it.
-    fn enqueued(&self, way: Way, events: usize) {}
+    /// Events entered the hot or the cold queue.
+    fn enqueued(&self, lane: Lane, events: usize) {}
 
-    /// A listener has been called.
-    fn dispatched(&self, topic: &str, result: DispatchResult, took: Duration) {}
+    /// Committed events were left to the poller instead of entering the hot queue.
+    fn hot_path_skipped(&self, reason: HotPathSkip, events: usize) {}
 
-    /// An event was delivered, this long after it was due: after its own time, or after the end of its delay.
-    /// Failed attempts and everything else that it had to wait for are part of it.
+    /// A listener was called. Verdicts of calls that a shutdown cancelled are not reported.
+    fn dispatched(&self, topic: &str, verdict: VerdictKind, took: Duration) {}
+
+    /// An event was delivered. `lag` is the time since it was due: since the event occurred, or since its delay
+    /// ended. It includes failed attempts and everything else that the event had to wait for.
     ///
-    /// It goes by the clock of this process. A row keeps the end of its delay only until it is claimed, so a
-    /// delayed event that was not delivered by its first claim counts from its own time.
+    /// The lag is measured with the clock of this process. A row keeps the end of its delay only until it is
+    /// claimed, so the lag of a delayed event that was not delivered by its first claim counts from when it
+    /// occurred.
     fn delivered(&self, topic: &str, lag: Duration) {}
 
-    /// Events were given up, by their listener or without it.
+    /// Events were given up, with or without a call of their listener.
     fn died(&self, topic: &str, events: usize) {}
 
-    /// How many events wait in the hot and in the cold lane.
+    /// The number of events in the hot queue and in the cold queue.
     fn queue_depth(&self, hot: usize, cold: usize) {}
 
     /// The state of the table, read from time to time.
     fn table(&self, stats: &Stats) {}
 
-    /// The poller has claimed rows.
+    /// The poller claimed rows.
     fn claimed(&self, rows: usize, took: Duration) {}
 
-    /// Results have been recorded; some were stale and did not apply.
+    /// Settlements were written. `stale` of them did not apply, because their rows had moved on.
     fn recorded(&self, rows: usize, stale: usize, took: Duration) {}
 
-    /// Leases have ended before the event could be started.
+    /// Leases expired before their events could be started.
     fn leases_lost(&self, rows: usize) {}
 
-    /// How many listeners pause because what they talk to cannot be reached.
+    /// The number of listeners whose circuit breaker is open or being probed.
     fn paused_listeners(&self, listeners: usize) {}
 }
 
-/// The way of an event into a queue, or past it.
+/// Why a committed event did not go through the hot queue of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Way {
-    /// Straight from the commit.
-    Hot,
-    /// There was no room on the straight way; the poller brings it.
-    HotDropped,
-    /// It is not due yet; the poller brings it.
-    HotSkippedDelayed,
-    /// Brought by the poller.
-    Cold,
+pub enum HotPathSkip {
+    /// The hot queue, the listener's portion of it, or the memory budget was used up.
+    Full,
+    /// The event is not due yet.
+    Delayed,
 }
 
-/// What became of a delivery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum DispatchResult {
-    /// Delivered.
-    Success,
-    /// Failed; it will be tried again.
-    Failure,
-    /// Failed for good.
-    Dead,
-    /// To be tried later; no attempt was spent.
-    Deferred,
-}
-
-impl DispatchResult {
-    /// Every one of them.
-    pub const ALL: &'static [Self] = &[Self::Success, Self::Failure, Self::Dead, Self::Deferred];
-
-    /// Its name as a label.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Failure => "failure",
-            Self::Dead => "dead",
-            Self::Deferred => "deferred",
-        }
-    }
-}
-
-/// The topic of events that nobody here knows.
-pub(crate) const OTHER: &str = "other";
-
-/// Counts nothing.
+/// Measures nothing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NoMetrics;
 
 impl MetricsExporter for NoMetrics {}
-
-/// Keeps the panics of an exporter from whoever tells it something.
-pub(crate) struct PanicSafeMetrics(pub(crate) Box<dyn MetricsExporter>);
-
-impl PanicSafeMetrics {
-    fn tell(&self, tell: impl FnOnce(&dyn MetricsExporter)) {
-        if catch_unwind(AssertUnwindSafe(|| tell(&*self.0))).is_err() {
-            tracing::error!("a metrics exporter panicked");
-        }
-    }
-}
-
-impl MetricsExporter for PanicSafeMetrics {
-    fn starting(&mut self, table: &str, topics: &[&str]) {
-        let own = &mut self.0;
-        if catch_unwind(AssertUnwindSafe(|| own.starting(table, topics))).is_err() {
-            tracing::error!("a metrics exporter panicked");
-        }
-    }
-
-    fn committed(&self, topic: &str, events: usize) {
-        self.tell(|own| own.committed(topic, events));
-    }
-
-    fn delivered(&self, topic: &str, lag: Duration) {
-        self.tell(|own| own.delivered(topic, lag));
-    }
-
-    fn died(&self, topic: &str, events: usize) {
-        self.tell(|own| own.died(topic, events));
-    }
-
-    fn enqueued(&self, way: Way, events: usize) {
-        self.tell(|own| own.enqueued(way, events));
-    }
-
-    fn dispatched(&self, topic: &str, result: DispatchResult, took: Duration) {
-        self.tell(|own| own.dispatched(topic, result, took));
-    }
-
-    fn queue_depth(&self, hot: usize, cold: usize) {
-        self.tell(|own| own.queue_depth(hot, cold));
-    }
-
-    fn table(&self, stats: &Stats) {
-        self.tell(|own| own.table(stats));
-    }
-
-    fn claimed(&self, rows: usize, took: Duration) {
-        self.tell(|own| own.claimed(rows, took));
-    }
-
-    fn recorded(&self, rows: usize, stale: usize, took: Duration) {
-        self.tell(|own| own.recorded(rows, stale, took));
-    }
-
-    fn leases_lost(&self, rows: usize) {
-        self.tell(|own| own.leases_lost(rows));
-    }
-
-    fn paused_listeners(&self, listeners: usize) {
-        self.tell(|own| own.paused_listeners(listeners));
-    }
-}

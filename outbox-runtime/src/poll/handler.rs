@@ -4,142 +4,129 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Poller;
-use crate::event::EventEnvelope;
+use crate::event::{EventEnvelope, Verdict};
 use crate::inflight::{InFlight, QueuedEvent};
-use crate::listener::Topics;
-use crate::metrics::MetricsExporter;
+use crate::metrics::Meter;
 use crate::service::within;
-use crate::store::{Backend, Claim, Lease, Renewal, Verdict};
+use crate::store::{Backend, Claim, Lease, Renewal};
 
-/// Takes the place of the dispatcher: receives what the poller has claimed, and finishes each event
-/// itself.
+/// Takes the place of the dispatcher: receives claimed events, and finishes each of them itself.
 pub trait PollerHandler: Send + Sync {
-    /// How many events it can take. With zero nothing is claimed.
+    /// Returns how many events it can take. With zero nothing is claimed.
     fn available_capacity(&self) -> usize;
 
-    /// Takes an event. `false` ends the round: what else was claimed is given back.
+    /// Takes an event. `false` ends the round: the other claimed events are released.
     fn handle(&self, claimed: ClaimedEvent, attempts: u32) -> bool;
 }
 
-/// An event that this node has claimed. Its lease is renewed for as long as this exists; if it is
-/// dropped unfinished, the event returns when the lease has ended.
+/// An event that this node has claimed. Its lease is renewed for as long as this exists; if it is dropped
+/// unfinished, the event becomes available when the lease expires.
 #[must_use = "finish it with `done`, `retry` or `dead`"]
 pub struct ClaimedEvent {
     inflight: Arc<InFlight>,
-    entry: QueuedEvent,
+    event: QueuedEvent,
     finished: bool,
-    metrics: Arc<dyn MetricsExporter>,
-    topics: Arc<Topics>,
+    meter: Arc<Meter>,
 }
 
 impl std::fmt::Debug for ClaimedEvent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("ClaimedEvent").field(&self.entry.envelope).finish()
+        f.debug_tuple("ClaimedEvent").field(&self.event.envelope).finish()
     }
 }
 
 impl ClaimedEvent {
-    /// The event.
+    /// Returns the event.
     pub fn envelope(&self) -> &EventEnvelope {
-        &self.entry.envelope
+        &self.event.envelope
     }
 
-    /// It is delivered.
+    /// The event was delivered.
     pub fn done(self) {
         self.finish(Verdict::Done);
     }
 
-    /// It failed, and is to be tried again after a delay.
+    /// The attempt failed; the event is to be tried again after a delay.
     pub fn retry(self, delay: Duration, error: impl Into<String>) {
-        let attempts = self.entry.attempts.saturating_add(1);
+        let attempts = self.event.attempts.saturating_add(1);
         self.finish(Verdict::Retry { attempts, delay, error: error.into() });
     }
 
-    /// It failed for good.
+    /// The event is given up.
     pub fn dead(self, error: impl Into<String>) {
-        let attempts = self.entry.attempts.saturating_add(1);
-        let (event, error) = (&self.entry.envelope, error.into());
-        tracing::error!(
-            event_id = %event.event_id(), event_type = event.event_type(), attempts, error,
-            "an event is dead"
-        );
-        self.metrics.died(self.topics.of_type(event.event_type()), 1);
-        self.finish(Verdict::Dead { attempts, error });
+        let attempts = self.event.attempts.saturating_add(1);
+        self.finish(Verdict::Dead { attempts, error: error.into() });
     }
 
-    fn release(self) {
-        self.finish(Verdict::Released);
-    }
-
-    fn finish(mut self, result: Verdict) {
+    fn finish(mut self, verdict: Verdict) {
         self.finished = true;
-        self.inflight.finish(&self.entry, result);
+        self.meter.dead_if(self.event.sequence, &self.event.envelope, &verdict);
+        self.inflight.finish(&self.event, verdict);
     }
 }
 
 impl Drop for ClaimedEvent {
     fn drop(&mut self) {
         if !self.finished {
-            self.inflight.abandon(&self.entry);
+            self.inflight.abandon(&self.event);
         }
     }
 }
 
 impl<DB: Backend> Poller<DB> {
-    /// Hands claimed rows to somebody else.
-    pub(super) async fn hand_over(
+    /// Passes claimed rows to a handler.
+    pub(super) async fn pass_to(
         &self,
         handler: &dyn PollerHandler,
         rows: Vec<Claim>,
         anchor: Instant,
     ) {
-        let mut going_on = true;
-        for row in self.tried(rows, anchor).await {
+        let mut goes_on = true;
+        for row in self.record_starts(rows, anchor).await {
             let attempts = row.attempts;
-            let Some(entry) = self.inflight.checkout(row, anchor) else { continue };
+            let Some(event) = self.inflight.admit_external(row, anchor) else { continue };
             let claimed = ClaimedEvent {
                 inflight: Arc::clone(&self.inflight),
-                entry,
+                event,
                 finished: false,
-                metrics: Arc::clone(&self.metrics),
-                topics: Arc::clone(&self.topics),
+                meter: Arc::clone(&self.meter),
             };
-            if going_on {
+            if goes_on {
                 let handle = AssertUnwindSafe(|| handler.handle(claimed, attempts));
-                going_on = catch_unwind(handle).unwrap_or_else(|_| {
+                goes_on = catch_unwind(handle).unwrap_or_else(|_| {
                     tracing::error!("a poller handler panicked");
                     false
                 });
             } else {
-                claimed.release();
+                claimed.finish(Verdict::Released);
             }
         }
     }
 
-    /// Writes down which of the rows whose owner was lost are begun now; gives back the others.
-    async fn tried(&self, rows: Vec<Claim>, anchor: Instant) -> Vec<Claim> {
+    /// Records which suspects are started now, and releases the others. Returns the rows to work on.
+    async fn record_starts(&self, rows: Vec<Claim>, anchor: Instant) -> Vec<Claim> {
         if !rows.iter().any(Claim::is_suspect) {
             return rows;
         }
         let chosen = self.inflight.may_be_tried(&rows);
-        let begun: Vec<Renewal> = rows
+        let started: Vec<Renewal> = rows
             .iter()
             .filter(|row| chosen.contains(&row.sequence))
             .map(|row| Renewal { takeovers: row.takeovers.saturating_add(1), ..row.into() })
             .collect();
-        let lease = Lease { owner: &self.owner, length: self.inflight.lease() };
-        let renewal = self.store.renew(lease, &begun);
-        let written: HashSet<i64> =
-            match within(self.statement_timeout, "renewing leases", renewal).await {
-                Ok(written) => written.into_iter().collect(),
-                Err(error) => {
-                    tracing::debug!(%error, "events whose owner was lost are given back");
-                    HashSet::new()
-                }
-            };
+        let lease = Lease { owner: &self.owner, length: self.inflight.lease().length() };
+        let renewal = self.store.renew(lease, &started);
+        let renewed = within(self.statement_timeout, "renewing leases", renewal).await;
+        let recorded: HashSet<i64> = match renewed {
+            Ok(recorded) => recorded.into_iter().collect(),
+            Err(error) => {
+                tracing::debug!(%error, "events whose owner was lost are released");
+                HashSet::new()
+            }
+        };
         let mut kept = Vec::new();
         for mut row in rows {
-            if written.contains(&row.sequence) {
+            if recorded.contains(&row.sequence) {
                 row.takeovers = row.takeovers.saturating_add(1);
             } else if row.is_suspect() {
                 self.inflight.settle(row.sequence, row.token, Verdict::Released, anchor);

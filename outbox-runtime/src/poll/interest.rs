@@ -1,14 +1,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::listener::Listeners;
+use crate::listener::{ListenerId, Listeners};
 use crate::store::{Backend, Store, TypeFilter};
 
-/// Which events to ask for.
+/// Which events to claim.
 pub(crate) struct Interest {
     listeners: Arc<Listeners>,
-    /// Every event, whether anybody listens or not.
+    /// Also events that no listener handles.
     everything: bool,
-    /// The last answer, and for which listeners it was.
+    /// The last filter, and the listeners it was made for.
     last: Mutex<Option<(Vec<bool>, TypeFilter)>>,
 }
 
@@ -17,20 +17,20 @@ impl Interest {
         Self { listeners, everything, last: Mutex::new(None) }
     }
 
-    pub(crate) fn group_of(&self, aggregate: &str, event: &str) -> Option<usize> {
-        self.listeners.position(aggregate, event)
+    pub(crate) fn listener_of(&self, aggregate: &str, event: &str) -> Option<ListenerId> {
+        self.listeners.id_of(aggregate, event)
     }
 
-    /// Which listeners are open, and after them, if every event is asked for, the unroutable ones:
-    /// they are never closed. A node that is paused says nothing of its listeners.
+    /// Adds the unroutable events to the listeners that are open, if they are claimed as well: they are never
+    /// closed. The list is empty while the node is paused.
     pub(super) fn extend(&self, open: &mut Vec<bool>) {
         if self.everything && !open.is_empty() {
             open.push(true);
         }
     }
 
-    /// The events of the listeners that are open, and the unroutable ones if every event is asked
-    /// for; `None` if there is none.
+    /// Returns a filter for the events of the listeners that are open, and for unroutable ones if they are
+    /// claimed as well; `None` if there is none to claim.
     pub(super) fn of_open<DB: Backend>(
         &self,
         store: &Store<DB>,
@@ -43,31 +43,35 @@ impl Interest {
             return None;
         }
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((mask, subscription)) = &*last
+        if let Some((mask, filter)) = &*last
             && mask == open
         {
-            return Some(subscription.clone());
+            return Some(filter.clone());
         }
         let keys = |is_open: bool| {
             let chosen = self.listeners.iter().zip(open).filter(move |(_, open)| **open == is_open);
             chosen.flat_map(|(listener, _)| listener.keys())
         };
-        let subscription = if self.everything {
+        let filter = if self.everything {
             store.type_filter_except(keys(false))
         } else {
             store.type_filter(keys(true))
         };
-        *last = Some((open.to_vec(), subscription.clone()));
-        Some(subscription)
+        *last = Some((open.to_vec(), filter.clone()));
+        Some(filter)
     }
 
-    /// The events of every listener.
+    /// Returns a filter for the events of every listener.
     pub(crate) fn of_all<DB: Backend>(&self, store: &Store<DB>) -> TypeFilter {
         store.type_filter(self.listeners.iter().flat_map(|listener| listener.keys()))
     }
 
-    /// The events of one listener.
-    pub(super) fn of_one<DB: Backend>(&self, store: &Store<DB>, listener: usize) -> TypeFilter {
+    /// Returns a filter for the events of one listener.
+    pub(super) fn of_one<DB: Backend>(
+        &self,
+        store: &Store<DB>,
+        listener: ListenerId,
+    ) -> TypeFilter {
         let listener = self.listeners.get(listener);
         store.type_filter(listener.into_iter().flat_map(|listener| listener.keys()))
     }

@@ -1,46 +1,47 @@
-//! Going over what lies below the watermark.
+//! Scans of the rows below the low watermark.
 //!
-//! A pass over everything finds rows that became visible late, for every listener that is open. One that was
-//! closed for a while (its breaker was open, or it had all that it may hold) reads on from where the others
-//! left it behind, and catches up on the passes that it has missed. All go in windows of a bounded number of
-//! rows, with a cursor that advances whether a window had anything for this node or not, and rest after a
-//! window in vain, so that ordinary claims go on meanwhile.
+//! A full scan finds rows that became visible late, for every listener that is open. A listener that was closed
+//! for a while (its circuit breaker was open, or it had used up its portion) continues from where the others left
+//! it behind, and catches up on the full scans that it has missed. All scans go in windows of a bounded number of
+//! rows, with a cursor that advances whether a window had rows for this node or not, and rest after a window
+//! without any, so that ordinary claims go on meanwhile.
 
 use std::time::{Duration, Instant};
 
+use crate::listener::ListenerId;
 use crate::store::Position;
 
-/// How many rows one window has.
+/// The number of rows in one window.
 const WINDOW: u32 = 20_000;
-/// The fewest, after failures.
+/// The fewest rows, after failures.
 const SMALLEST_WINDOW: u32 = 500;
 
-/// How long to rest after a window in vain, in multiples of the time that it took: a twentieth of the time
-/// is spent on them at most. The first pass may find what was left behind by a node that is gone.
+/// How long to rest after a window without rows, in multiples of the time that it took: at most a twentieth of the
+/// time is spent on them. The first full scan may find rows that a lost node has left behind.
 const REST: u32 = 19;
 const FIRST_REST: u32 = 1;
 
-/// Who reads.
+/// For whom a scan reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reader {
     /// Every listener that is open.
     Everyone,
-    /// One that was closed for a while, from where it was left behind.
-    Listener(usize),
-    /// The same from the beginning, in place of the passes that it has missed.
-    Late(usize),
+    /// A listener that was closed for a while, from where it was left behind.
+    Listener(ListenerId),
+    /// The same listener from the beginning, in place of the full scans that it has missed.
+    Late(ListenerId),
 }
 
-/// How far a reader has come among the rows of one status.
+/// How far a reader has come, among the rows of one status.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cursor {
-    /// It goes on after this place; `None` is before every row.
+    /// It continues after this position; `None` is before every row.
     pub(super) after: Option<Position>,
-    /// Where its present window ends.
+    /// Where its current window ends.
     pub(super) window: Option<Position>,
 }
 
-/// What a reader has yet to read, of each status.
+/// What a reader has still to read, of each status.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     cursors: [Option<Cursor>; 2],
@@ -54,7 +55,7 @@ impl Reading {
         Self { cursors, rest_until: None }
     }
 
-    /// Reads again what comes after a place.
+    /// Reads again the rows after a position.
     fn go_back(&mut self, place: Position) {
         for cursor in &mut self.cursors {
             if cursor.is_none_or(|cursor| cursor.after > Some(place)) {
@@ -72,13 +73,13 @@ impl Reading {
     }
 }
 
-/// Everything that is being read below the watermark.
+/// The scans below the low watermark.
 #[derive(Debug)]
 pub(super) struct Scan {
-    pass: Option<Reading>,
-    /// For each listener that was closed, what it has missed since.
+    full: Option<Reading>,
+    /// For each listener that was closed, the rows that it has missed since.
     behind: Vec<Option<Reading>>,
-    /// For each listener that was closed when a pass began, everything.
+    /// For each listener that was closed when a full scan began, all rows.
     late: Vec<Option<Reading>>,
     /// Which listeners were open last.
     open: Vec<bool>,
@@ -91,23 +92,23 @@ pub(super) struct Scan {
 impl Default for Scan {
     fn default() -> Self {
         // There may be a backlog from before this node was started.
-        let pass = Some(Reading::after([None, None]));
+        let full = Some(Reading::after([None, None]));
         let (behind, late, open) = (Vec::new(), Vec::new(), Vec::new());
-        Self { pass, behind, late, open, is_first: true, turn: 0, window: WINDOW }
+        Self { full, behind, late, open, is_first: true, turn: 0, window: WINDOW }
     }
 }
 
 impl Scan {
-    /// Begins a pass over everything, unless one is under way.
-    pub(super) fn begin_pass(&mut self) {
-        if self.pass.is_none() {
-            self.restart_pass();
+    /// Begins a full scan, unless one is under way.
+    pub(super) fn begin_full(&mut self) {
+        if self.full.is_none() {
+            self.restart_full();
         }
     }
 
-    /// Begins a pass over everything, from the beginning.
-    pub(super) fn restart_pass(&mut self) {
-        self.pass = Some(Reading::after([None, None]));
+    /// Begins a full scan, from the first row.
+    pub(super) fn restart_full(&mut self) {
+        self.full = Some(Reading::after([None, None]));
         for (late, open) in self.late.iter_mut().zip(&self.open) {
             if !open {
                 late.get_or_insert(Reading::after([None, None]));
@@ -115,29 +116,29 @@ impl Scan {
         }
     }
 
-    /// There is nothing below the watermark.
-    pub(super) fn end_pass(&mut self) {
-        self.pass = None;
+    /// Ends the full scan.
+    pub(super) fn end_full(&mut self) {
+        self.full = None;
         self.is_first = false;
     }
 
-    /// Rows after a place have become visible only now. A claim from the watermark on sees them for the
+    /// Rows after a position have become visible only now. A claim from the low watermark on finds those of the
     /// listeners that are open.
     pub(super) fn lower(&mut self, place: Position) {
         self.behind.iter_mut().flatten().for_each(|reading| reading.go_back(place));
     }
 
-    /// Reads on from a place, for every listener.
+    /// Scans from a position on, for every listener.
     pub(super) fn read_from(&mut self, place: Position) {
         self.lower(place);
-        self.pass.get_or_insert(Reading::after([Some(place); 2])).go_back(place);
+        self.full.get_or_insert(Reading::after([Some(place); 2])).go_back(place);
     }
 
-    /// Which listeners are open now. One that has just been closed misses what is claimed from the
-    /// watermark on, and what a pass has not come to.
+    /// Takes note of which listeners are open now. One that has just been closed misses the rows that are claimed
+    /// from the low watermark on, and those that a full scan has not reached.
     pub(super) fn observe(&mut self, open: &[bool], watermarks: Option<[Position; 2]>) {
         if open.is_empty() {
-            // A node that is paused says nothing of its listeners.
+            // The node is paused.
             return;
         }
         self.behind.resize(open.len(), None);
@@ -148,7 +149,9 @@ impl Scan {
                 continue;
             };
             let mut places = watermarks.map(Some);
-            for (place, cursor) in places.iter_mut().zip(self.pass.iter().flat_map(|p| p.cursors)) {
+            for (place, cursor) in
+                places.iter_mut().zip(self.full.iter().flat_map(|full| full.cursors))
+            {
                 if let Some(cursor) = cursor {
                     *place = (*place).min(cursor.after);
                 }
@@ -167,9 +170,9 @@ impl Scan {
 
     fn reading(&mut self, reader: Reader) -> Option<&mut Option<Reading>> {
         match reader {
-            Reader::Everyone => Some(&mut self.pass),
-            Reader::Listener(index) => self.behind.get_mut(index),
-            Reader::Late(index) => self.late.get_mut(index),
+            Reader::Everyone => Some(&mut self.full),
+            Reader::Listener(id) => self.behind.get_mut(id.index()),
+            Reader::Late(id) => self.late.get_mut(id.index()),
         }
     }
 
@@ -177,19 +180,20 @@ impl Scan {
         let listeners = self.behind.iter().zip(&self.late).zip(&self.open).enumerate();
         let listeners = listeners.filter(|(_, (_, open))| **open);
         let behind = listeners.flat_map(|(index, ((behind, late), _))| {
-            let behind = behind.as_ref().map(|reading| (Reader::Listener(index), reading));
-            behind.into_iter().chain(late.as_ref().map(|reading| (Reader::Late(index), reading)))
+            let id = ListenerId::new(index);
+            let behind = behind.as_ref().map(|reading| (Reader::Listener(id), reading));
+            behind.into_iter().chain(late.as_ref().map(|reading| (Reader::Late(id), reading)))
         });
-        let pass = self.pass.iter().filter(|_| self.open.is_empty() || self.open.contains(&true));
-        pass.map(|pass| (Reader::Everyone, pass)).chain(behind)
+        let full = self.full.iter().filter(|_| self.open.is_empty() || self.open.contains(&true));
+        full.map(|full| (Reader::Everyone, full)).chain(behind)
     }
 
-    /// How long until there is something to read; `None` if there is nothing.
+    /// Returns how long until there is something to read; `None` if there is nothing.
     pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
         self.readings().map(|(_, reading)| reading.rests_for(now)).min()
     }
 
-    /// Who reads next, in turn; those that rest only if nothing else matters.
+    /// Returns the next reader, in turn. With `None` for the time, also readers that rest.
     pub(super) fn next(&mut self, now: Option<Instant>) -> Option<Reader> {
         let ready = |reading: &Reading| now.is_none_or(|now| reading.rests_for(now).is_zero());
         let readers: Vec<Reader> = self
@@ -201,19 +205,19 @@ impl Scan {
         readers.get(self.turn % readers.len().max(1)).copied()
     }
 
-    /// Where a reader is among the rows of a status; `None` if it is through.
+    /// Returns where a reader is among the rows of a status; `None` if it has read them all.
     pub(super) fn cursor(&mut self, reader: Reader, kind: usize) -> Option<Cursor> {
         self.reading(reader)?.as_ref()?.cursors[kind]
     }
 
-    /// How far a reader has come among the rows of a status; `None` if it is through.
+    /// Sets how far a reader has come among the rows of a status; `None` if it has read them all.
     pub(super) fn advance(&mut self, reader: Reader, kind: usize, cursor: Option<Cursor>) {
         if let Some(Some(reading)) = self.reading(reader) {
             reading.cursors[kind] = cursor;
         }
     }
 
-    /// A reader has read a window, in so long, and found something or not.
+    /// A reader has read a window.
     pub(super) fn has_read(&mut self, reader: Reader, rows: usize, took: Duration, now: Instant) {
         let rest = if self.is_first { FIRST_REST } else { REST };
         self.window = self.window.saturating_mul(2).min(WINDOW);
@@ -225,12 +229,12 @@ impl Scan {
         if reading.is_some_and(|reading| reading.is_over()) {
             *reading = None;
             if reader == Reader::Everyone {
-                self.end_pass();
+                self.end_full();
             }
         }
     }
 
-    /// A reader has nothing to read for.
+    /// Drops a reader.
     pub(super) fn give_up(&mut self, reader: Reader) {
         if let Some(reading) = self.reading(reader) {
             *reading = None;
@@ -259,9 +263,9 @@ mod tests {
         Position::before(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
     }
 
-    /// After its first pass.
+    /// After its first full scan.
     fn idle() -> Scan {
-        Scan { is_first: false, pass: None, ..Scan::default() }
+        Scan { is_first: false, full: None, ..Scan::default() }
     }
 
     fn read(scan: &mut Scan, reader: Reader, rows: usize, now: Instant) {
@@ -269,11 +273,11 @@ mod tests {
     }
 
     #[test]
-    fn a_window_in_vain_is_followed_by_a_rest_and_any_other_is_not() {
+    fn a_window_without_rows_is_followed_by_a_rest_and_any_other_is_not() {
         let (mut scan, now) = (idle(), Instant::now());
         scan.observe(&[true], Some([at(9); 2]));
         assert_eq!((scan.wait(now), scan.next(Some(now))), (None, None));
-        scan.begin_pass();
+        scan.begin_full();
         assert_eq!(scan.next(Some(now)), Some(Reader::Everyone));
         read(&mut scan, Reader::Everyone, 3, now);
         assert_eq!(scan.wait(now), Some(Duration::ZERO));
@@ -283,48 +287,63 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_listener_reads_on_where_it_was_left_behind() {
+    fn a_closed_listener_continues_where_it_was_left_behind() {
         let (mut scan, now) = (idle(), Instant::now());
         scan.observe(&[true, true], Some([at(9); 2]));
         scan.observe(&[true, false], Some([at(10); 2]));
         // It is closed, so there is nothing to read for it.
         assert_eq!(scan.wait(now), None);
         scan.observe(&[true, true], Some([at(20); 2]));
-        assert_eq!(scan.next(Some(now)), Some(Reader::Listener(1)));
-        assert_eq!(scan.cursor(Reader::Listener(1), 0).unwrap().after, Some(at(10)));
-        // Closed again before it is through, it stays where it is.
-        scan.advance(Reader::Listener(1), 0, Some(Cursor { after: Some(at(15)), window: None }));
+        assert_eq!(scan.next(Some(now)), Some(Reader::Listener(ListenerId::new(1))));
+        assert_eq!(
+            scan.cursor(Reader::Listener(ListenerId::new(1)), 0).unwrap().after,
+            Some(at(10))
+        );
+        // Closed again before it has read all rows, it stays where it is.
+        scan.advance(
+            Reader::Listener(ListenerId::new(1)),
+            0,
+            Some(Cursor { after: Some(at(15)), window: None }),
+        );
         scan.observe(&[true, false], Some([at(30); 2]));
         scan.observe(&[true, true], Some([at(40); 2]));
-        assert_eq!(scan.cursor(Reader::Listener(1), 0).unwrap().after, Some(at(15)));
-        scan.advance(Reader::Listener(1), 0, None);
-        scan.advance(Reader::Listener(1), 1, None);
-        read(&mut scan, Reader::Listener(1), 0, now);
+        assert_eq!(
+            scan.cursor(Reader::Listener(ListenerId::new(1)), 0).unwrap().after,
+            Some(at(15))
+        );
+        scan.advance(Reader::Listener(ListenerId::new(1)), 0, None);
+        scan.advance(Reader::Listener(ListenerId::new(1)), 1, None);
+        read(&mut scan, Reader::Listener(ListenerId::new(1)), 0, now);
         assert_eq!(scan.wait(now), None);
     }
 
     #[test]
-    fn a_listener_that_is_closed_during_a_pass_misses_the_rest_of_it() {
+    fn a_listener_that_is_closed_during_a_full_scan_misses_the_rest_of_it() {
         let mut scan = idle();
         scan.observe(&[true], Some([at(9); 2]));
-        scan.begin_pass();
+        scan.begin_full();
         scan.advance(Reader::Everyone, 0, Some(Cursor { after: Some(at(3)), window: None }));
         scan.advance(Reader::Everyone, 1, None);
         scan.observe(&[false], Some([at(9); 2]));
-        let after = |scan: &mut Scan, kind| scan.cursor(Reader::Listener(0), kind).unwrap().after;
+        let after = |scan: &mut Scan, kind| {
+            scan.cursor(Reader::Listener(ListenerId::new(0)), kind).unwrap().after
+        };
         assert_eq!((after(&mut scan, 0), after(&mut scan, 1)), (Some(at(3)), Some(at(9))));
     }
 
     #[test]
-    fn a_listener_that_is_closed_when_a_pass_begins_makes_up_for_it() {
+    fn a_listener_that_is_closed_when_a_full_scan_begins_makes_up_for_it() {
         let (mut scan, now) = (idle(), Instant::now());
         scan.observe(&[true, false], Some([at(9); 2]));
-        scan.begin_pass();
+        scan.begin_full();
         scan.give_up(Reader::Everyone);
         scan.observe(&[true, true], Some([at(10); 2]));
         let readers: Vec<Reader> = scan.readings().map(|(reader, _)| reader).collect();
-        assert_eq!(readers, [Reader::Listener(1), Reader::Late(1)]);
-        assert_eq!(scan.cursor(Reader::Late(1), 0).unwrap().after, None);
+        assert_eq!(
+            readers,
+            [Reader::Listener(ListenerId::new(1)), Reader::Late(ListenerId::new(1))]
+        );
+        assert_eq!(scan.cursor(Reader::Late(ListenerId::new(1)), 0).unwrap().after, None);
         assert_eq!(scan.wait(now), Some(Duration::ZERO));
     }
 
@@ -333,9 +352,15 @@ mod tests {
         let mut scan = idle();
         scan.observe(&[true, false], Some([at(9); 2]));
         scan.lower(at(7));
-        assert_eq!(scan.cursor(Reader::Listener(1), 1).unwrap().after, Some(at(7)));
+        assert_eq!(
+            scan.cursor(Reader::Listener(ListenerId::new(1)), 1).unwrap().after,
+            Some(at(7))
+        );
         scan.read_from(at(3));
-        assert_eq!(scan.cursor(Reader::Listener(1), 1).unwrap().after, Some(at(3)));
+        assert_eq!(
+            scan.cursor(Reader::Listener(ListenerId::new(1)), 1).unwrap().after,
+            Some(at(3))
+        );
         assert_eq!(scan.cursor(Reader::Everyone, 0).unwrap().after, Some(at(3)));
     }
 
@@ -344,17 +369,17 @@ mod tests {
         let mut scan = idle();
         scan.observe(&[false], Some([at(9); 2]));
         let cursor = Cursor { after: Some(at(4)), window: Some(at(6)) };
-        scan.advance(Reader::Listener(0), 0, Some(cursor));
+        scan.advance(Reader::Listener(ListenerId::new(0)), 0, Some(cursor));
         scan.observe(&[true], Some([at(10); 2]));
         scan.observe(&[false], Some([at(11); 2]));
-        let kept = scan.cursor(Reader::Listener(0), 0).unwrap();
+        let kept = scan.cursor(Reader::Listener(ListenerId::new(0)), 0).unwrap();
         assert_eq!((kept.after, kept.window), (Some(at(4)), Some(at(6))));
     }
 
     #[test]
     fn after_a_failure_windows_are_smaller_and_grow_again() {
         let (mut scan, now) = (Scan::default(), Instant::now());
-        scan.begin_pass();
+        scan.begin_full();
         for _ in 0..20 {
             scan.has_failed(Reader::Everyone, Duration::from_secs(1), now);
         }

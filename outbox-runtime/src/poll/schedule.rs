@@ -4,40 +4,49 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::idle::Idle;
-use super::{From, Poller, Purpose, Wake, after};
+use super::poller::{From, Purpose, after};
+use super::{Poller, Wake};
 use crate::Error;
 use crate::service::Service;
 use crate::store::{Backend, NextDue};
 
-/// Decides when to poll.
+/// Decides when the poller claims.
 pub(crate) struct PollLoop<DB: Backend> {
     poller: Arc<Poller<DB>>,
     wake: Arc<Wake>,
     idle: Idle,
-    /// When to look again if nothing calls.
+    /// When to peek again if nothing wakes the loop.
     next: Instant,
-    /// When to go over everything below the watermark again.
-    next_pass: Instant,
-    /// There is no room: only more of it is worth waking up for.
+    /// When the next full scan begins.
+    next_full_scan: Instant,
+    /// There is no capacity: only more of it is worth waking up for.
     starved: bool,
-    /// Or the time when a pause ends, or when a listener that waits for room is left out.
+    /// Or the time when the budget for claims changes by itself.
     changes_at: Option<Instant>,
 }
 
-/// A poller that sleeps for long but is woken often finds what it has passed over all the same.
-const LONGEST_WITHOUT_PASS: Duration = Duration::from_secs(5);
+/// A poller with a long interval that is woken often still finds rows below its low watermark.
+const LONGEST_WITHOUT_FULL_SCAN: Duration = Duration::from_secs(5);
 
-/// A pass begins with a look from the beginning. What that takes is a twentieth of the time at most.
+/// A full scan begins with a peek from the first row, which may take at most a twentieth of the time.
 const REST: u32 = 19;
 
 impl<DB: Backend> PollLoop<DB> {
     pub(crate) fn new(poller: Arc<Poller<DB>>, wake: Arc<Wake>) -> Self {
         let idle = Idle::new(poller.interval);
         let now = Instant::now();
-        Self { poller, wake, idle, next: now, next_pass: now, starved: false, changes_at: None }
+        Self {
+            poller,
+            wake,
+            idle,
+            next: now,
+            next_full_scan: now,
+            starved: false,
+            changes_at: None,
+        }
     }
 
-    /// Waits for a reason to poll; `false` if it is to stop.
+    /// Waits for a reason to poll; returns `false` if the loop is to stop.
     async fn wait(&mut self, stop: &CancellationToken) -> bool {
         loop {
             if !self.wake.may_claim() {
@@ -47,17 +56,17 @@ impl<DB: Backend> PollLoop<DB> {
                 }
             }
             if self.starved {
-                let longest = Instant::now() + self.poller.interval.min(LONGEST_WITHOUT_PASS);
+                let longest = Instant::now() + self.poller.interval.min(LONGEST_WITHOUT_FULL_SCAN);
                 let longest = self.changes_at.map_or(longest, |changes| changes.min(longest));
                 tokio::select! {
                     () = stop.cancelled() => return false,
-                    () = self.poller.inflight.more_room() => return true,
+                    () = self.poller.inflight.capacity_freed() => return true,
                     () = tokio::time::sleep_until(longest.into()) => return true,
                 }
             }
             let limited = self.poller.is_limited();
             if limited && self.poller.is_reopened() {
-                // It reads on where it was left behind.
+                // Its scan continues where it was left behind.
                 return true;
             }
             let alarm = self.wake.alarm().map_or(self.next, |alarm| alarm.min(self.next));
@@ -68,14 +77,14 @@ impl<DB: Backend> PollLoop<DB> {
                 () = stop.cancelled() => return false,
                 () = self.wake.called() => {}
                 () = tokio::time::sleep_until(alarm.into()) => {}
-                () = self.poller.inflight.more_room(), if limited => {}
+                () = self.poller.inflight.capacity_freed(), if limited => {}
             }
         }
     }
 
-    /// A little less than the interval, since the sleep is.
-    fn between_passes(&self) -> Duration {
-        self.poller.interval.min(LONGEST_WITHOUT_PASS).mul_f64(0.75)
+    /// Returns the time between two full scans: a little less than the interval, because the sleep is.
+    fn between_full_scans(&self) -> Duration {
+        self.poller.interval.min(LONGEST_WITHOUT_FULL_SCAN).mul_f64(0.75)
     }
 }
 
@@ -88,7 +97,7 @@ impl<DB: Backend> Service for PollLoop<DB> {
         }
         let polled = self.poll().await;
         if polled.is_err() {
-            // Why it was called is forgotten, so that it must look again.
+            // The reasons for waking it are gone, so that it must peek again.
             self.next = Instant::now();
             self.starved = false;
         }
@@ -103,17 +112,17 @@ impl<DB: Backend> PollLoop<DB> {
         if let Some(since) = calls.since {
             self.poller.lower(since).await;
         }
-        let is_pass = calls.sweep || self.next_pass <= Instant::now();
+        let is_full_scan = calls.full_scan || self.next_full_scan <= Instant::now();
         let mut purpose = Purpose::Due;
         let mut peek = None;
         let scans = |scan_in: Option<Duration>| scan_in.is_some_and(|wait| wait.is_zero());
-        if is_pass {
-            peek = Some(Seen::now(self.begin_pass().await?));
+        if is_full_scan {
+            peek = Some(Seen::now(self.begin_full_scan().await?));
         } else if !calls.due && !self.starved {
             if scans(self.poller.scan_in().await) {
                 purpose = Purpose::Scan;
             } else {
-                peek = Some(Seen::now(self.poller.peek(From::Watermark).await?));
+                peek = Some(Seen::now(self.poller.peek(From::LowWatermark).await?));
             }
         }
         if let (Some(Seen { due: false, next_at }), false) = (peek, calls.due) {
@@ -130,30 +139,29 @@ impl<DB: Backend> PollLoop<DB> {
             self.idle.reset();
             self.next = Instant::now();
         } else if !polled.starved {
-            // What is due is not for us, or for us later; what will be due must not be forgotten.
+            // The due events are not for this node, or not yet; those that become due must not be missed.
             let seen = match peek {
                 Some(seen) => seen,
-                None => Seen::now(self.poller.peek(From::Watermark).await?),
+                None => Seen::now(self.poller.peek(From::LowWatermark).await?),
             };
             self.sleep([seen.next_at, polled.changes_at, after(polled.scan_in)]);
         }
         Ok(())
     }
 
-    /// Looks from the beginning, and if something is due goes over everything. If even the look takes too
-    /// long, the windows of a pass do not; claims go on from the watermark meanwhile, and the next look
-    /// is far away.
-    async fn begin_pass(&mut self) -> Result<NextDue, Error> {
+    /// Peeks from the first row, and begins a full scan if one is due. If the peek takes too long, the windows of
+    /// the scan do not; claims from the low watermark go on meanwhile, and the next peek is far away.
+    async fn begin_full_scan(&mut self) -> Result<NextDue, Error> {
         let begun = Instant::now();
         let seen = self.poller.peek(From::Beginning).await;
         let rest = match seen {
             Ok(_) | Err(Error::TimedOut { .. }) => begun.elapsed().saturating_mul(REST),
             Err(_) => Duration::ZERO,
         };
-        self.next_pass = Instant::now() + rest.max(self.between_passes());
+        self.next_full_scan = Instant::now() + rest.max(self.between_full_scans());
         match seen {
-            Ok(NextDue { due: false, .. }) => self.poller.end_pass().await,
-            Ok(_) | Err(_) => self.poller.begin_pass().await,
+            Ok(NextDue { due: false, .. }) => self.poller.end_full_scan().await,
+            Ok(_) | Err(_) => self.poller.begin_full_scan().await,
         }
         seen
     }
@@ -165,16 +173,16 @@ impl<DB: Backend> PollLoop<DB> {
     }
 }
 
-/// What a look has found.
+/// The result of a peek, by our own clock.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     due: bool,
-    /// When something will be due.
+    /// When the next row is due.
     next_at: Option<Instant>,
 }
 
 impl Seen {
-    fn now(peek: NextDue) -> Self {
-        Self { due: peek.due, next_at: after(peek.next_in) }
+    fn now(next: NextDue) -> Self {
+        Self { due: next.due, next_at: after(next.next_in) }
     }
 }

@@ -1,11 +1,12 @@
-//! When an event is taken to be the reason why its owners were lost.
+//! When an event is given up because too many owners were lost with it.
 
-use crate::store::{Claim, Verdict};
+use crate::event::Verdict;
+use crate::store::Claim;
 
-/// After so many owners in a row. Only those count that had begun it: see [`InFlight`](crate::inflight::InFlight).
+/// The number of owners lost in a row. Only owners that had started the event count.
 const MAX_TAKEOVERS: u32 = 5;
 
-/// How an event ends that has lost too many owners.
+/// Returns the verdict on an event that has lost too many owners.
 pub(crate) fn verdict(row: &Claim) -> Option<Verdict> {
     let lost = owners_lost(row);
     (lost >= MAX_TAKEOVERS).then(|| Verdict::Dead {
@@ -14,8 +15,8 @@ pub(crate) fn verdict(row: &Claim) -> Option<Verdict> {
     })
 }
 
-/// How many owners in a row were lost with an event that they had begun, as far as that is known: the
-/// first of them did not write it down.
+/// Returns how many owners in a row were lost with an event that they had started, as far as that is known: the
+/// first of them did not record its start.
 fn owners_lost(row: &Claim) -> u32 {
     if row.taken_over { row.takeovers.saturating_add(1) } else { 0 }
 }

@@ -3,27 +3,27 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// How others reach the poller.
+/// Wakes the poller.
 #[derive(Debug)]
 pub(crate) struct Wake {
     calls: Mutex<Calls>,
     notify: Notify,
 }
 
-/// What the poller was called for.
+/// Why the poller was woken.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Calls {
-    /// Something is due: claim.
+    /// Events are due: claim.
     pub(super) due: bool,
-    /// Something may be due that was passed over before: go over everything.
-    pub(super) sweep: bool,
-    /// Something is due that was inserted then, and became visible only now.
+    /// Events may be due below the low watermark: begin a full scan.
+    pub(super) full_scan: bool,
+    /// Events are due that were inserted then, and became visible only now.
     pub(super) since: Option<Instant>,
-    /// Something will be due: look when.
+    /// Events will be due: peek when.
     pub(super) peek: bool,
-    /// Something will be due then.
+    /// Events will be due then.
     pub(super) at: Option<Instant>,
-    /// Results cannot be recorded at present.
+    /// Verdicts cannot be written at present.
     recorder_fails: bool,
 }
 
@@ -59,18 +59,18 @@ impl Wake {
         self.call(|calls| calls.peek = true);
     }
 
-    /// Something will be due after a delay.
+    /// Events will be due after a delay.
     pub(crate) fn peek_in(&self, delay: Duration) {
         let Some(at) = Instant::now().checked_add(delay) else { return };
         self.call(|calls| calls.at = Some(calls.at.map_or(at, |next| next.min(at))));
     }
 
-    /// Rows may be due that the last claims have passed over.
-    pub(crate) fn sweep(&self) {
-        self.call(|calls| calls.sweep = true);
+    /// Rows may be due below the low watermark.
+    pub(crate) fn full_scan(&self) {
+        self.call(|calls| calls.full_scan = true);
     }
 
-    /// Whether results can be recorded. While they cannot, nothing is claimed.
+    /// Sets whether verdicts can be written. While they cannot, nothing is claimed.
     pub(crate) fn recorder_works(&self, works: bool) {
         if self.calls().recorder_fails == works {
             self.call(|calls| calls.recorder_fails = !works);
@@ -81,23 +81,23 @@ impl Wake {
         !self.calls().recorder_fails
     }
 
-    /// When it asked to be woken.
+    /// Returns when it is to be woken.
     pub(super) fn alarm(&self) -> Option<Instant> {
         self.calls().at
     }
 
-    /// Waits until it is called; an alarm that is set or moved is a call as well.
+    /// Waits until it is woken; an alarm that is set or moved wakes it as well.
     pub(super) async fn called(&self) {
         self.notify.notified().await;
     }
 
-    /// Whether there is something to do now.
+    /// Returns whether there is something to do now.
     pub(super) fn is_called(&self) -> bool {
         let calls = self.calls();
-        calls.due || calls.sweep || calls.peek
+        calls.due || calls.full_scan || calls.peek
     }
 
-    /// What it was called for since the last time.
+    /// Takes the reasons for which it was woken since the last time.
     pub(super) fn take(&self) -> Calls {
         let mut calls = self.calls();
         let taken = *calls;

@@ -3,14 +3,14 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::event::Status;
 use crate::store::Position;
 
-/// What is claimed: rows that were never tried, and rows that were.
+/// The statuses that are claimed: fresh rows and retried rows.
 pub(super) const KINDS: [Status; 2] = [Status::New, Status::Retry];
 
-/// The place below which an ordinary claim does not look, for each of [`KINDS`].
+/// The low watermark for each of [`KINDS`]: the position below which an ordinary claim need not look.
 ///
-/// A row that no listener here handles stays at the head of the index for as long as it is pending, and so
-/// do the remains of rows behind an old snapshot. Walking them on every claim is what makes a claim slow,
-/// so a claim begins where the last one ended. What lies below is gone over by a `Scan`.
+/// A row that no listener here handles stays at the head of the index for as long as it is pending, and so do dead
+/// index entries behind an old snapshot. Reading them on every claim would make claims slow, so a claim begins
+/// where the last one ended. The rows below are read by a `Scan`.
 #[derive(Debug, Default)]
 pub(super) struct Watermarks {
     marks: Option<[Position; 2]>,
@@ -18,19 +18,19 @@ pub(super) struct Watermarks {
     clock: Option<(SystemTime, Instant)>,
 }
 
-/// How far below the present a watermark stays: longer than a commit takes.
+/// How far below the present a low watermark stays: longer than a commit takes.
 const MARGIN: Duration = Duration::from_secs(2);
 
 /// Any longer, and there would be no time that long ago.
 const LONGEST_SKIP: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 impl Watermarks {
-    /// Where claims begin; `None` before the database's clock was read.
+    /// Returns where claims begin; `None` before the database's clock was read.
     pub(super) fn get(&self) -> Option<[Position; 2]> {
         self.marks
     }
 
-    /// The database's clock was read at a moment.
+    /// The database's clock was read at an instant.
     pub(super) fn read(&mut self, clock: SystemTime, at: Instant, skip_recent: Duration) {
         self.clock = Some((clock, at));
         if self.marks.is_none() {
@@ -38,7 +38,7 @@ impl Watermarks {
         }
     }
 
-    /// A claim of one kind, asked at `anchor`, came to an end, or found less than it asked for.
+    /// A claim of one kind that was sent at `anchor` ended at a position, or found fewer rows than it asked for.
     pub(super) fn raise(
         &mut self,
         kind: usize,
@@ -52,14 +52,14 @@ impl Watermarks {
         }
     }
 
-    /// Rows after a place have become visible only now.
+    /// Rows after a position have become visible only now.
     pub(super) fn lower(&mut self, place: Position) {
         for mark in self.marks.iter_mut().flatten() {
             *mark = (*mark).min(place);
         }
     }
 
-    /// The place of rows that were due at a moment, and a margin earlier.
+    /// Returns the position of rows that were due at an instant, and a margin earlier.
     pub(super) fn present(&self, at: Instant, skip_recent: Duration) -> Option<Position> {
         let (now, read) = self.clock?;
         let margin = MARGIN + skip_recent.min(LONGEST_SKIP);

@@ -1,8 +1,9 @@
 use std::time::Instant;
 
+use super::Poller;
+use super::poller::{Left, Purpose, Rounds};
 use super::scan::{Cursor, Reader};
 use super::watermark::KINDS;
-use super::{Left, Poller, Purpose, Rounds};
 use crate::Error;
 use crate::error::chain;
 use crate::event::Status;
@@ -11,39 +12,37 @@ use crate::service::within;
 use crate::store::{Backend, Position, Quota, TypeFilter};
 
 impl<DB: Backend> Poller<DB> {
-    /// Reads one window below the watermark, and claims what is in it.
+    /// Reads one window below the low watermark, and claims the rows in it.
     ///
-    /// A window that cannot be read, say because it takes too long, is tried again later and smaller. It
-    /// is not an error of the round: claims from the watermark on go on without it.
+    /// A window that cannot be read, for example because it takes too long, is tried again later and smaller. It
+    /// is not an error of the round: claims from the low watermark on go on without it.
     pub(super) async fn scan(
         &self,
         rounds: &mut Rounds,
-        room: &ClaimBudget,
+        budget: &ClaimBudget,
         left: &mut Left,
         purpose: Purpose,
     ) -> Result<(), Error> {
         let everything = purpose == Purpose::Everything;
         let begun = Instant::now();
         let Some(reader) = rounds.scan.next((!everything).then_some(begun)) else { return Ok(()) };
-        let subscription = match reader {
-            Reader::Everyone => self.interest.of_open(&self.store, &room.open),
-            Reader::Listener(index) | Reader::Late(index) => {
-                Some(self.interest.of_one(&self.store, index))
-            }
+        let types = match reader {
+            Reader::Everyone => self.interest.of_open(&self.store, &budget.open),
+            Reader::Listener(id) | Reader::Late(id) => Some(self.interest.of_one(&self.store, id)),
         };
-        let Some(subscription) = subscription else {
-            // There is nothing to read for. A listener that is closed has a cursor of its own.
+        let Some(types) = types else {
+            // All listeners are closed, and each has a cursor of its own.
             rounds.scan.give_up(reader);
             return Ok(());
         };
         let mut found = 0;
-        let shares = self.share(left.rows, rounds.number);
-        for (kind, rows) in shares.into_iter().enumerate() {
+        let quotas = self.quotas(left.rows, rounds.number);
+        for (kind, rows) in quotas.into_iter().enumerate() {
             if rows == 0 || left.bytes == 0 {
                 continue;
             }
             let quota = Quota { rows, ..Quota::default() };
-            match self.window(rounds, reader, kind, &subscription, quota, left).await {
+            match self.window(rounds, reader, kind, &types, quota, left).await {
                 Ok(claimed) => found += claimed,
                 Err(error) => {
                     rounds.scan.has_failed(reader, begun.elapsed(), Instant::now());
@@ -54,7 +53,7 @@ impl<DB: Backend> Poller<DB> {
                         let error = chain(&error);
                         tracing::warn!(
                             error,
-                            "a scan below the watermark failed; trying again later"
+                            "a scan below the low watermark failed; it will be tried again later"
                         );
                     }
                     return Ok(());
@@ -65,13 +64,13 @@ impl<DB: Backend> Poller<DB> {
         Ok(())
     }
 
-    /// Reads the rows of one kind in a reader's window; gives how many were claimed.
+    /// Claims the rows of one kind in a reader's window; returns how many.
     async fn window(
         &self,
         rounds: &mut Rounds,
         reader: Reader,
         kind: usize,
-        subscription: &TypeFilter,
+        types: &TypeFilter,
         quota: Quota,
         left: &mut Left,
     ) -> Result<usize, Error> {
@@ -84,8 +83,8 @@ impl<DB: Backend> Poller<DB> {
         };
         let quota = Quota { after: cursor.after, until: Some(end), ..quota };
         let anchor = self.inflight.now();
-        let claims = self.claim(subscription, kind, quota, left.bytes).await?;
-        let next = match claims.until() {
+        let claims = self.claim(types, kind, quota, left.bytes).await?;
+        let next = match claims.until {
             Some(last) => Some(Cursor { after: Some(last), window: Some(end) }),
             None if end >= top => None,
             None => Some(Cursor { after: Some(end), window: None }),
@@ -94,7 +93,7 @@ impl<DB: Backend> Poller<DB> {
         Ok(self.take_in(rounds, claims, anchor, left).await)
     }
 
-    /// Where a window ends: after so many rows, or at the watermark.
+    /// Returns where a window ends: after a number of rows, or at the low watermark.
     async fn window_end(
         &self,
         rounds: &Rounds,

@@ -1,3 +1,5 @@
+//! From a checked builder to a running outbox.
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -6,340 +8,388 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::gauges::Gauges;
-use super::notify::{Announcer, NotificationListener, Notifier, NotifySignal};
+use super::policy::{self, BREAKER_PAUSE, Transactions};
 use super::purge::{PurgeLoop, Purger};
 use super::relay::Relay;
 use super::sample::Sampler;
+use super::stepper::Stepper;
 use super::sticky::StickyConnections;
 use super::{Builder, Config, Mode, Outbox, Unroutable, lint};
 use crate::Error;
 use crate::dead::DeadEvents;
-use crate::dispatch::{DeliveryPolicy, Dispatcher, RecordLoop, Recorder, Worker};
+use crate::dispatch::{Dispatcher, RecordLoop, Recorder, Worker};
 use crate::event::EventId;
-use crate::inflight::{ConcurrencyLimit, InFlight, Limits};
-use crate::listener::{Listener, Listeners, Timeout, Topics};
+use crate::inflight::{ConcurrencyLimit, InFlight, LeaseTiming};
+use crate::listener::Listeners;
 use crate::log_throttle::LogThrottle;
-use crate::metrics::{MetricsExporter, PanicSafeMetrics};
+use crate::metrics::{Meter, MetricsExporter, NoMetrics};
+use crate::notify::{NotificationListener, Notifier, NotifySignal};
 use crate::poll::{Interest, PollLoop, Poller, Renewer, Wake};
 use crate::retry::{Backoff, RetryPolicy};
-use crate::service::Services;
+use crate::service::{Scheduling, Services};
 use crate::store::{Backend, Store, TypeFilter};
 use crate::trace::Tenant;
-use crate::write::{Counter, HotPath, NoSeats, Seats, Writer};
-
-/// How long a statement of the relay may take: a third of the lease, so that a renewal that does not
-/// come through can be tried again, and not for ever.
-fn statement_timeout(config: &Config) -> Duration {
-    (config.poller.lease / 3).clamp(Duration::from_millis(500), Duration::from_secs(10))
-}
-
-/// How long a loop pauses at most while the database is away: not long, so that it is soon noticed to be
-/// back, and a sixth of the lease at most, so that a lease can be renewed in time then.
-fn longest_pause(config: &Config) -> Duration {
-    (config.poller.lease / 6).min(Duration::from_secs(2))
-}
+use crate::write::{Admission, HotPath, HotRelay, Writer};
 
 /// Puts a checked outbox together and starts it.
 pub(super) async fn assemble<DB: Backend>(
-    builder: Builder<DB>,
+    mut builder: Builder<DB>,
     store: Store<DB>,
     listeners: Arc<Listeners>,
     in_memory: bool,
 ) -> Result<Outbox<DB>, Error> {
-    #[cfg(feature = "testing")]
-    let stepper = builder.harness.is_some();
-    let Builder { pool, config, hooks, interceptors, policy, metrics, handler, clock, .. } =
-        builder;
-    let topics = Arc::new(Topics::of(&listeners));
-    let mut metrics = PanicSafeMetrics(metrics);
-    metrics.starting(&store.table().to_string(), &topics.names());
-    let metrics: Arc<dyn MetricsExporter> = Arc::new(metrics);
-    let counter = Counter { metrics: Arc::clone(&metrics), topics: Arc::clone(&topics) };
+    let config = builder.config.clone();
+    let pool_connections = builder.pool.options().get_max_connections();
     let connections = lint::Connections {
-        pool: pool.options().get_max_connections(),
+        pool: pool_connections,
         relay: if in_memory { 0 } else { config.relay_connections() },
-        // A user who has no right to see it starts without this warning.
+        // A user without the right to read it starts without this warning.
         limit: store.connection_limit().await.unwrap_or_default(),
         one_writer: store.has_one_writer(),
     };
     for warning in lint::of_config(&config, &listeners, connections) {
         tracing::warn!("{warning}");
     }
-    let (stop, runtime) = (CancellationToken::new(), Handle::current());
-    let statement_timeout = statement_timeout(&config);
-    let services = || {
-        let services = Services::new(&stop, runtime.clone(), longest_pause(&config));
-        #[cfg(feature = "testing")]
-        let services = if stepper { services.stepper() } else { services };
-        services
-    };
-    let backoff = |base, max| {
-        let backoff = Backoff::unchecked(base, max);
-        // A test knows when an event will be due.
-        #[cfg(feature = "testing")]
-        let backoff = if stepper { backoff.with_random(|| 0.5) } else { backoff };
-        backoff
-    };
-    let extras = services();
-    let notify_signal = config.notify.then(Arc::<NotifySignal>::default);
-    let notify_by = |store: &Store<DB>| {
-        notify_signal.clone().map(|notify_signal| Notifier {
-            store: store.clone(),
-            notify_signal,
-            statement_timeout,
-        })
-    };
-    if config.mode == Mode::WriterOnly {
-        let seats: Arc<dyn Seats> = match &notify_signal {
-            Some(notify_signal) => Arc::new(Announcer(Arc::clone(notify_signal))),
-            None => Arc::new(NoSeats),
-        };
-        if let Some(notifier) = notify_by(&store) {
-            extras.start(notifier);
-        }
-        if config.purge.enabled {
-            let (store, config) = (store.clone(), config.purge.clone());
-            extras.start(PurgeLoop::new(Purger { store, config, statement_timeout }));
-        }
-        let dead = DeadEvents::of(store.clone(), Arc::new(move || call(notify_signal.as_deref())));
-        let writer = Writer::of(store, hooks, seats, Some(counter));
-        return Ok(Outbox::new(writer, None, extras, dead, stop));
-    }
-
-    // One in memory is reached by the application's connection alone.
-    let own = if in_memory {
-        store.clone()
-    } else {
-        store.for_relay(config.connections_of_relay().pooled, statement_timeout).await?
-    };
-    let own_pool = (!in_memory).then(|| own.pool().clone());
-    // The two busiest loops keep theirs.
-    let busy = || if in_memory { own.clone() } else { own.sticky_store() };
-    let owner: Arc<str> = owner(config.node_name.as_deref()).into();
-    let transactions = transactions(&store, pool.options().get_max_connections());
-    let limits = limits(&config, transactions);
-    let shares: Vec<ConcurrencyLimit> =
-        listeners.iter().map(|listener| share(&config, listener, transactions)).collect();
-    let inflight = Arc::new(InFlight::new(limits, &shares, clock));
-    let wake = Arc::new(Wake::new());
-    let everything = config.unroutable == Unroutable::Dead || handler.is_some();
-    let interest = Interest::new(Arc::clone(&listeners), everything);
-    // A handler takes whatever it is given.
-    let subscription = if handler.is_some() { TypeFilter::ALL } else { interest.of_all(&own) };
-
-    let keepers = services();
-    let recorder = Arc::new(Recorder {
-        store: busy(),
-        inflight: Arc::clone(&inflight),
-        owner: Arc::clone(&owner),
-        completion: config.completion,
-        metrics: Arc::clone(&metrics),
-        wake: Arc::clone(&wake),
-        statement_timeout,
-        locked: LogThrottle::default(),
-    });
-    keepers.start(RecordLoop::new(Arc::clone(&recorder)));
-    let renewer = || Renewer {
-        store: own.clone(),
-        inflight: Arc::clone(&inflight),
-        owner: Arc::clone(&owner),
-        metrics: Arc::clone(&metrics),
-        statement_timeout,
-        next: Instant::now() + config.poller.lease / 6,
-    };
-    keepers.start(renewer());
-    keepers.start(Gauges::new(Arc::clone(&inflight), Arc::clone(&metrics)));
-
-    let workers = services();
-    let cancel = stop.child_token();
-    let delays = backoff(config.retry.base, config.retry.max);
-    let straight = config.mode == Mode::Full && handler.is_none();
-    let seats = Arc::new(HotPath {
-        inflight: Arc::clone(&inflight),
-        listeners: Arc::clone(&listeners),
-        owner: Arc::clone(&owner),
-        wake: Arc::clone(&wake),
-        notify_signal: notify_signal.clone(),
-        metrics: Arc::clone(&metrics),
-        straight,
-        unroutable_dead: config.unroutable == Unroutable::Dead,
-        store: store.clone(),
-        runtime: runtime.clone(),
-        full: LogThrottle::default(),
-    });
-    let writer = Writer::of(store.clone(), hooks, seats, Some(counter));
-    let dispatcher = Arc::new(Dispatcher {
-        writer: writer.clone(),
-        owner: Arc::clone(&owner),
-        completion: config.completion,
-        statement_timeout,
-        inflight: Arc::clone(&inflight),
-        listeners: Arc::clone(&listeners),
-        treatments: listeners
-            .iter()
-            .map(|listener| treatment(&config, listener, &delays, policy.as_ref(), &store))
-            .collect(),
-        interceptors,
-        pause: Arc::new(backoff(Duration::from_secs(1), Duration::from_secs(60))),
-        metrics: Arc::clone(&metrics),
-        topics: Arc::clone(&topics),
-        wake: Arc::clone(&wake),
-        cancel: cancel.clone(),
-        tenant: if config.redact_tenant { Tenant::Hidden } else { Tenant::Shown },
-    });
-    if handler.is_none() {
-        for _ in 0..config.dispatcher.workers {
-            workers.start(Worker(Arc::clone(&dispatcher)));
-        }
-    }
-
-    let poller = Arc::new(Poller {
-        store: busy(),
-        inflight: Arc::clone(&inflight),
-        interest,
-        owner: Arc::clone(&owner),
-        metrics: Arc::clone(&metrics),
-        topics,
-        handler,
-        batch: config.poller.batch_size,
-        interval: config.poller.interval,
-        skip_recent: config.poller.skip_recent,
-        statement_timeout,
-        scan_failed: LogThrottle::default(),
-        rounds: Mutex::default(),
-        asked: std::sync::Mutex::default(),
-    });
-    #[cfg(feature = "testing")]
-    let stepper = stepper.then(|| super::Stepper {
-        poller: Arc::clone(&poller),
-        dispatcher,
-        recorder: Arc::clone(&recorder),
-        renewer: renewer(),
-    });
-    let sources = services();
-    sources.start(PollLoop::new(Arc::clone(&poller), Arc::clone(&wake)));
-    if let Some(notifier) = notify_by(&own) {
-        sources.start(notifier);
-        sources.start(NotificationListener { store: own.clone(), wake: Arc::clone(&wake) });
-    }
-    if config.purge.enabled {
-        let (store, config) = (own.clone(), config.purge.clone());
-        sources.start(PurgeLoop::new(Purger { store, config, statement_timeout }));
-    }
-    // It runs several statements in a row on one connection.
-    let sampling = busy();
-    let sticky_store = [&recorder.store, &poller.store, &sampling].map(Store::clone);
-    if let Some(sticky) = StickyConnections::new(sticky_store.into()) {
-        keepers.start(sticky);
-    }
-    sources.start(Sampler {
-        store: sampling,
-        subscription,
-        metrics: Arc::clone(&metrics),
-        statement_timeout,
-        unknown: LogThrottle::default(),
-        next: Instant::now(),
-        left_out: 0,
-    });
-
-    let replayed = Arc::clone(&wake);
-    let dead = DeadEvents::of(
+    let exporter: Box<dyn MetricsExporter> =
+        std::mem::replace(&mut builder.metrics, Box::new(NoMetrics));
+    let base = Base {
+        meter: Arc::new(Meter::new(exporter, store.table(), &listeners)),
+        notify: config.notify.then(Arc::<NotifySignal>::default),
+        stop: CancellationToken::new(),
+        runtime: Handle::current(),
+        lease: LeaseTiming::new(config.poller.lease),
+        scheduling: builder.scheduling(),
+        config,
         store,
-        Arc::new(move || {
-            replayed.due();
-            call(notify_signal.as_deref());
-        }),
-    );
-    let relay = Relay {
-        #[cfg(feature = "testing")]
-        stepper,
-        inflight,
-        poller,
-        wake,
-        recorder,
-        sources,
-        workers,
-        keepers,
-        cancel,
-        drain_timeout: config.dispatcher.drain_timeout,
-        own_pool,
-        ended: Mutex::new(None),
     };
-    Ok(Outbox::new(writer, Some(relay), extras, dead, stop))
-}
-
-/// Calls other nodes, if they can be called.
-fn call(notify_signal: Option<&NotifySignal>) {
-    if let Some(notify_signal) = notify_signal {
-        notify_signal.call();
+    match base.config.mode {
+        Mode::WriterOnly => Ok(base.writer_only(builder)),
+        Mode::Full | Mode::PollerOnly => base.with_relay(builder, listeners, in_memory).await,
     }
 }
 
-/// A name that no other start of any process has.
+/// What every mode needs.
+struct Base<DB: Backend> {
+    /// On the application's connections.
+    store: Store<DB>,
+    config: Config,
+    lease: LeaseTiming,
+    meter: Arc<Meter>,
+    notify: Option<Arc<NotifySignal>>,
+    stop: CancellationToken,
+    runtime: Handle,
+    scheduling: Scheduling,
+}
+
+impl<DB: Backend> Base<DB> {
+    fn services(&self) -> Services {
+        let runtime = self.runtime.clone();
+        Services::new(&self.stop, runtime, self.lease.longest_pause(), self.scheduling)
+    }
+
+    fn notifier(&self, store: &Store<DB>) -> Option<Notifier<DB>> {
+        let (signal, store) = (self.notify.clone()?, store.clone());
+        Some(Notifier { store, signal, statement_timeout: self.lease.statement_timeout() })
+    }
+
+    fn purge_loop(&self, store: &Store<DB>) -> Option<PurgeLoop<DB>> {
+        let config = self.config.purge.clone();
+        let (store, statement_timeout) = (store.clone(), self.lease.statement_timeout());
+        config.enabled.then(|| PurgeLoop::new(Purger { store, config, statement_timeout }))
+    }
+
+    /// The dead events. Replaying one wakes the poller, and notifies other nodes.
+    fn dead_events(&self, wake: Option<Arc<Wake>>) -> DeadEvents<DB> {
+        let signal = self.notify.clone();
+        let replayed = move || {
+            if let Some(wake) = &wake {
+                wake.due();
+            }
+            if let Some(signal) = &signal {
+                signal.send();
+            }
+        };
+        DeadEvents::with(self.store.clone(), Arc::new(replayed))
+    }
+
+    fn writer_only(self, builder: Builder<DB>) -> Outbox<DB> {
+        let services = self.services();
+        services.start_if(self.notifier(&self.store));
+        services.start_if(self.purge_loop(&self.store));
+        let dead = self.dead_events(None);
+        let hot_path = HotPath::new(None, self.notify);
+        let writer = Writer::with(self.store, builder.hooks, hot_path, Some(self.meter));
+        Outbox::new(writer, None, services, dead, self.stop)
+    }
+
+    async fn with_relay(
+        self,
+        builder: Builder<DB>,
+        listeners: Arc<Listeners>,
+        in_memory: bool,
+    ) -> Result<Outbox<DB>, Error> {
+        // A database in memory is reached by the application's connection alone.
+        let relay_store = if in_memory {
+            self.store.clone()
+        } else {
+            let connections = self.config.connections_of_relay().pooled;
+            self.store.for_relay(connections, self.lease.statement_timeout()).await?
+        };
+        Ok(Parts::new(self, builder, listeners, relay_store, in_memory).start())
+    }
+}
+
+/// The parts of a relay while they are put together.
+struct Parts<DB: Backend> {
+    base: Base<DB>,
+    builder: Builder<DB>,
+    listeners: Arc<Listeners>,
+    transactions: Transactions,
+    /// On the relay's own connections.
+    relay_store: Store<DB>,
+    in_memory: bool,
+    owner: Arc<str>,
+    inflight: Arc<InFlight>,
+    wake: Arc<Wake>,
+    /// Cancels the calls that still run.
+    cancel: CancellationToken,
+}
+
+impl<DB: Backend> Parts<DB> {
+    fn new(
+        base: Base<DB>,
+        builder: Builder<DB>,
+        listeners: Arc<Listeners>,
+        relay_store: Store<DB>,
+        in_memory: bool,
+    ) -> Self {
+        let config = &base.config;
+        let pool_connections = builder.pool.options().get_max_connections();
+        let transactions = Transactions::new(base.store.has_one_writer(), pool_connections);
+        let limits: Vec<ConcurrencyLimit> = listeners
+            .iter()
+            .map(|listener| policy::concurrency_limit(config, listener, transactions))
+            .collect();
+        let clock = builder.clock.clone();
+        let inflight = InFlight::new(policy::limits(config, transactions), &limits, clock);
+        Self {
+            owner: owner(config.node_name.as_deref()).into(),
+            inflight: Arc::new(inflight),
+            wake: Arc::new(Wake::new()),
+            cancel: base.stop.child_token(),
+            transactions,
+            base,
+            builder,
+            listeners,
+            relay_store,
+            in_memory,
+        }
+    }
+
+    fn start(mut self) -> Outbox<DB> {
+        let writer = self.writer();
+        let dispatcher = Arc::new(self.dispatcher(&writer));
+        let recorder = Arc::new(self.recorder());
+        let poller = Arc::new(self.poller());
+        let keepers = self.start_keepers(&recorder, &poller);
+        let workers = self.start_workers(&dispatcher);
+        let sources = self.start_sources(&poller);
+        let stepper = (self.base.scheduling == Scheduling::Stepped).then(|| Stepper {
+            poller: Arc::clone(&poller),
+            dispatcher,
+            recorder: Arc::clone(&recorder),
+            renewer: self.renewer(),
+        });
+        let (extras, dead) = (self.base.services(), self.base.dead_events(Some(self.wake.clone())));
+        let relay = Relay {
+            stepper,
+            inflight: self.inflight,
+            poller,
+            wake: self.wake,
+            recorder,
+            sources,
+            workers,
+            keepers,
+            cancel: self.cancel,
+            drain_timeout: self.base.config.dispatcher.drain_timeout,
+            own_pool: (!self.in_memory).then(|| self.relay_store.pool().clone()),
+            ended: Mutex::new(None),
+        };
+        Outbox::new(writer, Some(relay), extras, dead, self.base.stop)
+    }
+
+    /// The store of a busy loop, which keeps its connection.
+    fn sticky_store(&self) -> Store<DB> {
+        if self.in_memory { self.relay_store.clone() } else { self.relay_store.sticky() }
+    }
+
+    fn writer(&mut self) -> Writer<DB> {
+        let config = &self.base.config;
+        let admission = match (config.mode, config.unroutable) {
+            _ if self.builder.handler.is_some() => Admission::Closed,
+            (Mode::PollerOnly | Mode::WriterOnly, _) => Admission::Closed,
+            (Mode::Full, Unroutable::Leave) => Admission::Handled,
+            (Mode::Full, Unroutable::Dead) => Admission::All,
+        };
+        let relay = HotRelay {
+            inflight: Arc::clone(&self.inflight),
+            listeners: Arc::clone(&self.listeners),
+            owner: Arc::clone(&self.owner),
+            wake: Arc::clone(&self.wake),
+            meter: Arc::clone(&self.base.meter),
+            admission,
+            store: self.base.store.clone(),
+            runtime: self.base.runtime.clone(),
+            full: LogThrottle::default(),
+        };
+        let hot_path = HotPath::new(Some(relay), self.base.notify.clone());
+        let hooks = std::mem::take(&mut self.builder.hooks);
+        let meter = Some(Arc::clone(&self.base.meter));
+        Writer::with(self.base.store.clone(), hooks, hot_path, meter)
+    }
+
+    fn recorder(&self) -> Recorder<DB> {
+        Recorder {
+            store: self.sticky_store(),
+            inflight: Arc::clone(&self.inflight),
+            owner: Arc::clone(&self.owner),
+            completion: self.base.config.completion,
+            meter: Arc::clone(&self.base.meter),
+            wake: Arc::clone(&self.wake),
+            statement_timeout: self.base.lease.statement_timeout(),
+            locked: LogThrottle::default(),
+        }
+    }
+
+    fn renewer(&self) -> Renewer<DB> {
+        Renewer {
+            store: self.relay_store.clone(),
+            inflight: Arc::clone(&self.inflight),
+            owner: Arc::clone(&self.owner),
+            meter: Arc::clone(&self.base.meter),
+            statement_timeout: self.base.lease.statement_timeout(),
+            next: Instant::now() + self.base.lease.renewal_interval(),
+        }
+    }
+
+    fn dispatcher(&mut self, writer: &Writer<DB>) -> Dispatcher<DB> {
+        let config = &self.base.config;
+        let backoff = self.backoff((config.retry.base, config.retry.max));
+        let (retry, transactions) = (self.builder.policy.as_ref(), self.transactions);
+        let policies = self.listeners.iter().map(|listener| {
+            policy::delivery_policy(config, listener, &backoff, retry, transactions)
+        });
+        let breaker_pause: Arc<dyn RetryPolicy> = Arc::new(self.backoff(BREAKER_PAUSE));
+        Dispatcher {
+            writer: writer.clone(),
+            owner: Arc::clone(&self.owner),
+            completion: config.completion,
+            statement_timeout: self.base.lease.statement_timeout(),
+            inflight: Arc::clone(&self.inflight),
+            listeners: Arc::clone(&self.listeners),
+            policies: policies.collect(),
+            interceptors: std::mem::take(&mut self.builder.interceptors),
+            breaker_pause,
+            meter: Arc::clone(&self.base.meter),
+            wake: Arc::clone(&self.wake),
+            cancel: self.cancel.clone(),
+            tenant: if config.redact_tenant { Tenant::Hidden } else { Tenant::Shown },
+        }
+    }
+
+    /// Delays between a first and a longest one. Without jitter in a test, which knows when an event is due.
+    fn backoff(&self, (base, max): (Duration, Duration)) -> Backoff {
+        let backoff = Backoff::unchecked(base, max);
+        match self.base.scheduling {
+            Scheduling::Spawned => backoff,
+            Scheduling::Stepped => backoff.with_random(|| 0.5),
+        }
+    }
+
+    fn interest(&self) -> Interest {
+        let with_unroutable =
+            self.base.config.unroutable == Unroutable::Dead || self.builder.handler.is_some();
+        Interest::new(Arc::clone(&self.listeners), with_unroutable)
+    }
+
+    fn poller(&self) -> Poller<DB> {
+        let config = &self.base.config;
+        Poller {
+            store: self.sticky_store(),
+            inflight: Arc::clone(&self.inflight),
+            interest: self.interest(),
+            owner: Arc::clone(&self.owner),
+            meter: Arc::clone(&self.base.meter),
+            handler: self.builder.handler.clone(),
+            batch: config.poller.batch_size,
+            interval: config.poller.interval,
+            skip_recent: config.poller.skip_recent,
+            statement_timeout: self.base.lease.statement_timeout(),
+            scan_failed: LogThrottle::default(),
+            rounds: Mutex::default(),
+            asked: std::sync::Mutex::default(),
+        }
+    }
+
+    /// Starts the loops that must go on until the last listener has ended.
+    fn start_keepers(&self, recorder: &Arc<Recorder<DB>>, poller: &Arc<Poller<DB>>) -> Services {
+        let keepers = self.base.services();
+        keepers.start(RecordLoop::new(Arc::clone(recorder)));
+        keepers.start(self.renewer());
+        keepers.start(Gauges::new(Arc::clone(&self.inflight), Arc::clone(&self.base.meter)));
+        let sticky = vec![recorder.store.clone(), poller.store.clone()];
+        keepers.start_if(StickyConnections::new(sticky));
+        keepers
+    }
+
+    fn start_workers(&self, dispatcher: &Arc<Dispatcher<DB>>) -> Services {
+        let workers = self.base.services();
+        if self.builder.handler.is_none() {
+            for _ in 0..self.base.config.dispatcher.workers {
+                workers.start(Worker(Arc::clone(dispatcher)));
+            }
+        }
+        workers
+    }
+
+    /// Starts the loops that bring in new work, or delete or count rows.
+    fn start_sources(&self, poller: &Arc<Poller<DB>>) -> Services {
+        let sources = self.base.services();
+        sources.start(PollLoop::new(Arc::clone(poller), Arc::clone(&self.wake)));
+        if let Some(notifier) = self.base.notifier(&self.relay_store) {
+            sources.start(notifier);
+            let (store, wake) = (self.relay_store.clone(), Arc::clone(&self.wake));
+            sources.start(NotificationListener { store, wake });
+        }
+        sources.start_if(self.base.purge_loop(&self.relay_store));
+        sources.start(self.sampler());
+        sources
+    }
+
+    fn sampler(&self) -> Sampler<DB> {
+        // A handler takes every event, so none is unroutable.
+        let handled = match self.builder.handler {
+            Some(_) => TypeFilter::ALL,
+            None => self.interest().of_all(&self.relay_store),
+        };
+        Sampler {
+            // It runs several statements in a row on one connection, and releases that itself.
+            store: self.sticky_store(),
+            handled,
+            meter: Arc::clone(&self.base.meter),
+            statement_timeout: self.base.lease.statement_timeout(),
+            unroutable: LogThrottle::default(),
+            next: Instant::now(),
+            skipped: 0,
+        }
+    }
+}
+
+/// Returns a name that no other start of any process has.
 fn owner(node: Option<&str>) -> String {
     let suffix = EventId::generate();
     match node {
         Some(node) => format!("{node}-{suffix}"),
         None => suffix.to_string(),
-    }
-}
-
-/// How many listeners may have a transaction at once: the application keeps half of its connections.
-/// Where there is one writer, so is there one listener that writes.
-fn transactions<DB: Backend>(store: &Store<DB>, connections: u32) -> usize {
-    if store.has_one_writer() { 1 } else { (connections as usize / 2).max(1) }
-}
-
-fn limits(config: &Config, transactions: usize) -> Limits {
-    Limits {
-        workers: config.dispatcher.workers,
-        hot: config.dispatcher.hot_capacity,
-        cold: config.dispatcher.cold_capacity,
-        batch: config.poller.batch_size,
-        bytes: config.dispatcher.max_bytes,
-        results: (config.dispatcher.hot_capacity + config.dispatcher.cold_capacity).max(1_000),
-        lease: config.poller.lease,
-        trials: config.dispatcher.workers,
-        transactions,
-    }
-}
-
-/// How many calls of a listener may run at once, where that is fewer than there are workers.
-fn share(config: &Config, listener: &Listener, transactions: usize) -> ConcurrencyLimit {
-    let in_tx = listener.tx_database().is_some();
-    let own = listener.options().concurrency.map_or(usize::MAX, |calls| calls as usize);
-    let most = if in_tx { own.min(transactions) } else { own };
-    ConcurrencyLimit { calls: (most < config.dispatcher.workers).then_some(most), in_tx }
-}
-
-/// How long a listener may by default keep everybody else from writing.
-const ONE_WRITER: Duration = Duration::from_secs(5);
-
-fn treatment<DB: Backend>(
-    config: &Config,
-    listener: &Listener,
-    backoff: &Backoff,
-    policy: Option<&Arc<dyn RetryPolicy>>,
-    store: &Store<DB>,
-) -> DeliveryPolicy {
-    let options = listener.options();
-    let own_delays = options.retry_base.is_some() || options.retry_max.is_some();
-    let policy: Arc<dyn RetryPolicy> = match policy {
-        Some(policy) if !own_delays => Arc::clone(policy),
-        _ => Arc::new(backoff.between(options.retry_base, options.retry_max)),
-    };
-    let timeout = match options.timeout {
-        Some(Timeout::After(limit)) => Some(limit),
-        Some(Timeout::Never) => None,
-        None if listener.tx_database().is_some() && store.has_one_writer() => {
-            let short = ONE_WRITER.min(statement_timeout(config) / 2);
-            Some(config.retry.timeout.map_or(short, |limit| limit.min(short)))
-        }
-        None => config.retry.timeout,
-    };
-    DeliveryPolicy {
-        max_attempts: options.max_attempts.unwrap_or(config.retry.max_attempts),
-        policy,
-        timeout,
     }
 }

@@ -13,7 +13,7 @@ use crate::listener::{ListenerError, ListenerRegistry, Result as ListenerResult,
 use crate::metrics::{MetricsExporter, NoMetrics};
 use crate::poll::PollerHandler;
 use crate::retry::RetryPolicy;
-#[cfg(feature = "testing")]
+use crate::service::Scheduling;
 use crate::store::harness::TestHarness;
 use crate::store::{Backend, Completion};
 use crate::write::WriterHook;
@@ -50,9 +50,8 @@ pub struct Builder<DB: Backend> {
     pub(super) policy: Option<Arc<dyn RetryPolicy>>,
     pub(super) metrics: Box<dyn MetricsExporter>,
     pub(super) handler: Option<Arc<dyn PollerHandler>>,
-    pub(super) clock: Clock,
-    #[cfg(feature = "testing")]
-    pub(super) harness: Option<TestHarness>,
+    pub(crate) clock: Clock,
+    pub(crate) harness: Option<TestHarness>,
 }
 
 /// A change to the registry, applied when it is known which registry is used.
@@ -79,7 +78,6 @@ impl<DB: Backend> Builder<DB> {
             metrics: Box::new(NoMetrics),
             handler: None,
             clock: Clock::System,
-            #[cfg(feature = "testing")]
             harness: None,
         }
     }
@@ -242,12 +240,9 @@ impl<DB: Backend> Builder<DB> {
         super::start::start(self).await
     }
 
-    /// Puts the outbox under the control of a test: it starts no loops.
-    #[cfg(feature = "testing")]
-    pub(crate) fn with_harness(mut self, harness: TestHarness) -> Self {
-        self.clock = harness.clock.monotonic();
-        self.harness = Some(harness);
-        self.mode(Mode::PollerOnly)
+    /// Returns who runs the loops: with a harness, a test does.
+    pub(super) fn scheduling(&self) -> Scheduling {
+        if self.harness.is_some() { Scheduling::Stepped } else { Scheduling::Spawned }
     }
 
     fn change(

@@ -5,22 +5,22 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Error;
 use crate::inflight::InFlight;
-use crate::metrics::MetricsExporter;
+use crate::metrics::Meter;
 use crate::service::Service;
 
-/// Tells every second what is known without asking the database: the depths of the queues, and how many
-/// listeners pause. It is a loop of its own, because these matter most while the database does not answer.
+/// Reports every second what is known without asking the database: the depths of the queues, and the number of
+/// paused listeners. It is a loop of its own, because these matter most while the database does not answer.
 pub(super) struct Gauges {
     inflight: Arc<InFlight>,
-    metrics: Arc<dyn MetricsExporter>,
+    meter: Arc<Meter>,
     next: Instant,
 }
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl Gauges {
-    pub(super) fn new(inflight: Arc<InFlight>, metrics: Arc<dyn MetricsExporter>) -> Self {
-        Self { inflight, metrics, next: Instant::now() }
+    pub(super) fn new(inflight: Arc<InFlight>, meter: Arc<Meter>) -> Self {
+        Self { inflight, meter, next: Instant::now() }
     }
 }
 
@@ -34,8 +34,9 @@ impl Service for Gauges {
         }
         self.next = Instant::now() + INTERVAL;
         let (hot, cold) = self.inflight.depths();
-        self.metrics.queue_depth(hot, cold);
-        self.metrics.paused_listeners(self.inflight.paused());
+        let paused = self.inflight.paused_listeners();
+        self.meter.report(|exporter| exporter.queue_depth(hot, cold));
+        self.meter.report(|exporter| exporter.paused_listeners(paused));
         Ok(())
     }
 }

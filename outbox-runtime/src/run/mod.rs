@@ -1,12 +1,11 @@
-//! Starting it, running it, stopping it.
+//! Starting, running and stopping an outbox.
 //!
 //! # Layout
-//! [`Builder`] gathers what is wanted, `start` checks it, `assemble` puts the parts together, [`Outbox`]
-//! is the handle. `relay` is what runs: the loops and how they are stopped. `hot` is the straight way
-//! from a commit to a worker. Every loop is a `service`. `config` has the numbers with their defaults,
-//! `connections` how many a relay needs, `lint` warns of set-ups that will hurt, `keep` lets go of connections
-//! that are too old; `sample`, `gauges` and `notify`
-//! are small loops. `stepper` does what the loops do, one step after another, for tests.
+//! [`Builder`] collects options, `start` checks them, `assemble` puts the parts together, and [`Outbox`] is the
+//! handle. `relay` has the loops and how they are stopped. `config` and `env` are the options, `policy` what
+//! follows from them for a listener, `connections` how many connections a relay needs, and `lint` warns of
+//! configurations that cause trouble later. `purge`, `sample`, `gauges` and `sticky` are small loops. `stepper` does
+//! what the loops do, one step after another, for tests.
 
 mod assemble;
 mod builder;
@@ -15,13 +14,12 @@ mod connections;
 mod env;
 mod gauges;
 mod lint;
-mod notify;
 mod outbox;
+mod policy;
 mod purge;
 mod relay;
 mod sample;
 mod start;
-#[cfg(feature = "testing")]
 mod stepper;
 mod sticky;
 
@@ -34,6 +32,4 @@ pub use outbox::Outbox;
 pub use purge::{Purge, PurgeReport, PurgeScheduler};
 pub use start::{StartError, StartFault};
 
-pub(crate) use notify::NotifySignal;
-#[cfg(feature = "testing")]
 pub(crate) use stepper::Stepper;

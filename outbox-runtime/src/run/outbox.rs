@@ -168,7 +168,7 @@ impl<DB: Backend> Outbox<DB> {
         self.inner.writer.store()
     }
 
-    /// What a test does in place of the loops.
+    /// Returns what a test uses in place of the loops.
     #[cfg(feature = "testing")]
     pub(crate) fn stepper(&self) -> Option<&super::Stepper<DB>> {
         self.inner.relay.as_ref()?.stepper.as_ref()

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{PurgeConfig, StartError};
 use crate::Error;
-use crate::service::{Service, Services, within};
+use crate::service::{Scheduling, Service, Services, within};
 use crate::store::{Aged, Backend, Purged, Store, Table};
 use crate::throttle::Throttle;
 
@@ -92,7 +92,8 @@ impl<DB: Backend> PurgeScheduler<DB> {
             Running::NotYet if !self.purger.config.enabled => Ok(()),
             Running::NotYet => {
                 let stop = CancellationToken::new();
-                let services = Services::new(&stop, Handle::current(), LONGEST_PAUSE);
+                let services =
+                    Services::new(&stop, Handle::current(), LONGEST_PAUSE, Scheduling::Spawned);
                 services.start(PurgeLoop::new(self.purger.clone()));
                 *running = Running::Yes(services);
                 Ok(())

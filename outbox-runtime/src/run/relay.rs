@@ -13,24 +13,23 @@ use crate::poll::{Poller, Wake};
 use crate::service::Services;
 use crate::store::Backend;
 
-/// What delivers: the loops, and how they are stopped.
+/// The part of a node that delivers: its loops, and how they are stopped.
 pub(super) struct Relay<DB: Backend> {
     pub(super) inflight: Arc<InFlight>,
     pub(super) poller: Arc<Poller<DB>>,
     pub(super) wake: Arc<Wake>,
     pub(super) recorder: Arc<Recorder<DB>>,
-    /// Those that bring in new work.
+    /// The loops that bring in new work.
     pub(super) sources: Services,
     pub(super) workers: Services,
-    /// Those that must go on until the last listener has ended.
+    /// The loops that must go on until the last listener has ended.
     pub(super) keepers: Services,
-    /// Cancels the listeners that still run.
+    /// Cancels the calls that still run.
     pub(super) cancel: CancellationToken,
     pub(super) drain_timeout: Duration,
     /// The relay's own connections, if it has any.
     pub(super) own_pool: Option<Pool<DB>>,
-    /// What a test does in place of the loops.
-    #[cfg(feature = "testing")]
+    /// Steps in place of the loops, in a test.
     pub(super) stepper: Option<super::Stepper<DB>>,
     /// Whether it has been shut down, and how that ended.
     pub(super) ended: Mutex<Option<bool>>,
@@ -41,11 +40,11 @@ pub(super) struct Relay<DB: Backend> {
 pub(super) const CLOSING: Duration = Duration::from_secs(10);
 const CLOSING_STEPS: u32 = 5;
 
-/// Longer than anybody waits, and short enough to be added to a clock.
+/// Longer than any useful drain, and short enough to be added to a clock.
 const LONGEST_DRAIN: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl<DB: Backend> Relay<DB> {
-    /// Nothing new is started, and what has not started goes back to the table.
+    /// Starts no more calls; events that have not started go back to the table.
     pub(super) fn pause(&self) {
         self.inflight.enter(Phase::Paused);
         self.inflight.give_back_waiting();
@@ -53,18 +52,17 @@ impl<DB: Backend> Relay<DB> {
 
     pub(super) fn resume(&self) {
         self.inflight.enter(Phase::Running);
-        self.wake.sweep();
+        self.wake.full_scan();
     }
 
     pub(super) fn is_closed(&self) -> bool {
         matches!(self.inflight.phase(), Phase::Draining | Phase::Closed)
     }
 
-    /// Waits until nothing is in hand and nothing is due.
+    /// Waits until no event is in flight and none is due.
     pub(super) async fn drained(&self) -> Result<(), Error> {
-        #[cfg(feature = "testing")]
         if let Some(stepper) = &self.stepper {
-            // Boxed: with TLS in the driver it is large, and of no use outside of tests.
+            // Boxed: with TLS in the driver it is large, and it is not used outside of tests.
             return Box::pin(stepper.drain(|_, _| {})).await;
         }
         loop {
@@ -80,14 +78,14 @@ impl<DB: Backend> Relay<DB> {
         }
     }
 
-    /// Claims one batch. In a task of its own: if the caller goes away in the middle, what was claimed
-    /// must still be taken in.
+    /// Claims one batch. In a task of its own: if the caller drops the future in the middle, the claimed rows must
+    /// still be taken in.
     pub(super) async fn round(&self) -> Result<usize, Error> {
         let (poller, wake) = (Arc::clone(&self.poller), Arc::clone(&self.wake));
         let round = async move {
             let polled = poller.round_over_everything().await;
             if poller.is_limited() {
-                // The loop must notice when those have room that were left out.
+                // The loop must notice when the listeners that were left out have capacity again.
                 wake.peek();
             }
             polled
@@ -96,7 +94,7 @@ impl<DB: Backend> Relay<DB> {
         polled.unwrap_or(Err(Error::Closed))
     }
 
-    /// Stops in good order: no row stays locked.
+    /// Stops the loops, so that no row stays claimed.
     pub(super) async fn shutdown(&self) -> Result<(), Error> {
         let mut ended = self.ended.lock().await;
         if let Some(clean) = *ended {
@@ -106,10 +104,10 @@ impl<DB: Backend> Relay<DB> {
         self.inflight.enter(Phase::Draining);
         let drained_by = Instant::now() + self.drain_timeout.min(LONGEST_DRAIN);
         let step = |number: u32| drained_by + CLOSING / CLOSING_STEPS * number;
-        // A round that somebody asked for is a source as well.
+        // A round that a caller asked for is a source as well.
         let mut stopping = std::pin::pin!(self.sources.stop());
         if timeout_at(drained_by, &mut stopping).await.is_err() {
-            // It may wait for what a listener has: where there is one writer, its transaction.
+            // It may wait for something that a listener holds: with one writer at a time, its transaction.
             self.cancel.cancel();
             let _ = timeout_at(step(1), stopping).await;
         }
@@ -127,24 +125,24 @@ impl<DB: Backend> Relay<DB> {
                  lease expires"
             );
         }
-        self.recorder.store.let_go();
-        self.poller.store.let_go();
+        self.recorder.store.release_connection();
+        self.poller.store.release_connection();
         if let Some(pool) = &self.own_pool {
             // A connection may be half open.
             let _ = timeout_at(step(CLOSING_STEPS), pool.close()).await;
         }
-        // A process that lives on goes on being asked for these.
-        self.recorder.metrics.queue_depth(0, 0);
-        self.recorder.metrics.paused_listeners(0);
+        // They are scraped for as long as the process lives.
+        self.recorder.meter.report(|exporter| exporter.queue_depth(0, 0));
+        self.recorder.meter.report(|exporter| exporter.paused_listeners(0));
         *ended = Some(flushed.is_ok());
         flushed
     }
 
-    /// Records what is left, until a deadline.
+    /// Settles what is left, until a deadline.
     async fn flush(&self, deadline: Instant) -> Result<(), Error> {
-        let mut last = Error::TimedOut { doing: "recording results", after: CLOSING };
+        let mut last = Error::TimedOut { doing: "settling events", after: CLOSING };
         loop {
-            // A result may have brought back a row that was claimed again.
+            // A settlement may have brought back a row that was claimed again.
             self.inflight.give_back_waiting();
             self.inflight.retry_locked();
             match timeout_at(deadline, self.recorder.record()).await {
@@ -152,7 +150,7 @@ impl<DB: Backend> Relay<DB> {
                 Ok(Err(error)) => last = error,
                 Ok(Ok(())) if self.inflight.unrecorded() == 0 => return Ok(()),
                 Ok(Ok(())) if self.inflight.has_results() => continue,
-                // Another session has locked a row, or a statement of the recorder is not answered.
+                // Another session has locked a row, or a statement of the recorder gets no answer.
                 Ok(Ok(())) => {}
             }
             if Instant::now() >= deadline {

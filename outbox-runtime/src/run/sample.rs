@@ -5,32 +5,32 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Error;
 use crate::log_throttle::LogThrottle;
-use crate::metrics::MetricsExporter;
+use crate::metrics::Meter;
 use crate::service::{Service, within};
 use crate::store::{Backend, Store, TypeFilter};
 
-/// Reads how the table stands, from time to time. What is read stands until the next time, however often
-/// somebody asks for it.
+/// Reads the state of the table from time to time. The figures stay the same until the next time, however often
+/// they are scraped.
 pub(super) struct Sampler<DB: Backend> {
     pub(super) store: Store<DB>,
-    pub(super) subscription: TypeFilter,
-    pub(super) metrics: Arc<dyn MetricsExporter>,
+    pub(super) handled: TypeFilter,
+    pub(super) meter: Arc<Meter>,
     pub(super) statement_timeout: Duration,
-    pub(super) unknown: LogThrottle,
+    pub(super) unroutable: LogThrottle,
     pub(super) next: Instant,
-    /// How many times the table is not read.
-    pub(super) left_out: u32,
+    /// How many intervals pass before the table is read again.
+    pub(super) skipped: u32,
 }
 
 const INTERVAL: Duration = Duration::from_secs(15);
-/// Reading may take this part of the time at most: where the table is large or the database slow, it is
-/// done less often.
-const SHARE: u32 = 100;
+/// Reading may take at most this part of the time: where the table is large or the database slow, it is read less
+/// often.
+const PART: u32 = 100;
 const LONGEST_REST: Duration = Duration::from_secs(10 * 60);
 
-/// How many intervals a reading that took so long is followed by, at least one.
+/// Returns how many intervals follow a reading that took this long; at least one.
 fn rest_after(took: Duration) -> u32 {
-    let rest = took.saturating_mul(SHARE).clamp(INTERVAL, LONGEST_REST);
+    let rest = took.saturating_mul(PART).clamp(INTERVAL, LONGEST_REST);
     u32::try_from(rest.as_secs() / INTERVAL.as_secs()).unwrap_or(u32::MAX)
 }
 
@@ -43,24 +43,24 @@ impl<DB: Backend> Service for Sampler<DB> {
             () = tokio::time::sleep_until(self.next.into()) => {}
         }
         self.next = Instant::now() + INTERVAL;
-        if self.left_out > 0 {
-            self.left_out -= 1;
+        if self.skipped > 0 {
+            self.skipped -= 1;
             return Ok(());
         }
         let begun = Instant::now();
-        let stats = self.store.stats(&self.subscription);
+        let stats = self.store.stats(&self.handled);
         let stats = within(self.statement_timeout, "reading statistics", stats).await;
-        self.store.let_go();
-        // A failure is no slow reading: the database may be back soon. Silence is one.
+        self.store.release_connection();
+        // A failure is not a slow reading: the database may be back soon. Silence is one.
         if matches!(stats, Ok(_) | Err(Error::TimedOut { .. })) {
-            self.left_out = rest_after(begun.elapsed()) - 1;
+            self.skipped = rest_after(begun.elapsed()) - 1;
         }
         let stats = stats?;
-        self.metrics.table(&stats);
-        if stats.unknown > 0 && self.unknown.allows() {
+        self.meter.report(|exporter| exporter.table(&stats));
+        if stats.unknown > 0 && self.unroutable.allows() {
             tracing::warn!(
                 events = stats.unknown,
-                "events are pending that nobody in this process listens to"
+                "unroutable events are pending: no listener in this process handles them"
             );
         }
         Ok(())

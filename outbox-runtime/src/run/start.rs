@@ -102,7 +102,6 @@ pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbo
         return Err(StartError { faults }.into());
     };
     let store = Store::new(builder.pool.clone(), table);
-    #[cfg(feature = "testing")]
     let store = match &builder.harness {
         Some(harness) => store.with_harness(harness.clone()),
         None => store,

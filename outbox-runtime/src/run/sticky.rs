@@ -6,17 +6,16 @@ use crate::Error;
 use crate::service::Service;
 use crate::store::{Backend, Store};
 
-/// Gives back to the pool the connections that idle loops have kept for long enough. Busy ones do so by
-/// themselves.
+/// Returns connections to the pool that idle loops have kept for long enough. Busy loops do so by themselves.
 pub(super) struct StickyConnections<DB: Backend> {
     stores: Vec<Store<DB>>,
     period: Duration,
 }
 
 impl<DB: Backend> StickyConnections<DB> {
-    /// `None` if there is no limit to how long they keep them.
+    /// Returns `None` if connections may be kept without limit.
     pub(super) fn new(stores: Vec<Store<DB>>) -> Option<Self> {
-        let period = stores.iter().filter_map(Store::keeps_for).min()?;
+        let period = stores.iter().filter_map(Store::sticky_for).min()?;
         Some(Self { stores, period: period.max(SHORTEST) })
     }
 }
@@ -25,12 +24,12 @@ impl<DB: Backend> StickyConnections<DB> {
 const SHORTEST: Duration = Duration::from_millis(10);
 
 impl<DB: Backend> Service for StickyConnections<DB> {
-    const NAME: &'static str = "kept connections";
+    const NAME: &'static str = "sticky connections";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
         tokio::select! {
             () = stop.cancelled() => {}
-            () = tokio::time::sleep(self.period) => self.stores.iter().for_each(Store::let_go_old),
+            () = tokio::time::sleep(self.period) => self.stores.iter().for_each(Store::release_expired),
         }
         Ok(())
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::table::{Row, Table};
 use super::{Kind, LEASE};
-use crate::event::Status;
-use crate::store::{Settlement, Verdict};
+use crate::event::{Status, Verdict};
+use crate::store::Settlement;
 
 /// The history of a row.
 #[derive(Debug, Clone, Hash)]
@@ -112,7 +112,7 @@ impl Ledger {
         if after.status.is_terminal() {
             story.end = Some(after.status);
         }
-        if matches!(finish.result, Verdict::Done) && story.kind.in_tx() {
+        if matches!(finish.verdict, Verdict::Done) && story.kind.in_tx() {
             story.effects += 1;
         }
         let (effects, done, failed) = (story.effects, story.done, story.failed);
@@ -120,11 +120,11 @@ impl Ledger {
         let cleared = before.takeovers > 0 && after.takeovers == 0;
         let spent = after.status.is_terminal() || after.attempts > before.attempts;
         self.expect(!cleared || spent, || {
-            let result = &finish.result;
+            let result = &finish.verdict;
             format!("row {row}: its owner was lost, and {result:?} made that forgotten")
         });
         self.expect(end.is_none(), || format!("row {row}: a mark on what had ended as {end:?}"));
-        let spent = match finish.result {
+        let spent = match finish.verdict {
             Verdict::Retry { .. } => 1..=1,
             Verdict::Dead { .. } => 0..=1,
             _ => 0..=0,
@@ -133,7 +133,7 @@ impl Ledger {
         let counted = new.checked_sub(old).is_some_and(|more| spent.contains(&more));
         let counted = counted && new <= failed;
         self.expect(counted, || {
-            let result = &finish.result;
+            let result = &finish.verdict;
             format!("row {row}: attempts went from {old} to {new} of {failed} by {result:?}")
         });
         let latest = claim.is_some_and(|claim| (claim.owner, claim.token) == (owner, token));

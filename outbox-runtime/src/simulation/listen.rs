@@ -6,16 +6,17 @@ use super::late::Late;
 use super::step::{Ack, Ending};
 use super::world::World;
 use super::{Kind, LIMITS, MAX_ATTEMPTS, Steady};
-use crate::dispatch::decide::{CallResult, Decision, decide};
-use crate::inflight::{Phase, QueuedEvent};
+use crate::dispatch::decide::{CallResult, Circumstances, decide};
+use crate::event::Verdict;
+use crate::inflight::{BreakerChange, Phase, QueuedEvent};
 use crate::listener::{ListenerError, Outcome};
 use crate::retry::RetryPolicy;
-use crate::store::{Settlement, Verdict};
+use crate::store::Settlement;
 
 /// A listener at work.
 #[derive(Debug)]
 pub(super) struct Call {
-    entry: QueuedEvent,
+    event: QueuedEvent,
     kind: Kind,
     /// It is done, and its transaction is being ended.
     ack: Option<Acknowledging>,
@@ -56,32 +57,32 @@ impl World {
             return false;
         }
         let halted = inflight.halted();
-        let Some(entry) = inflight.try_next() else {
+        let Some(event) = inflight.try_next() else {
             if let Some(row) = inflight.idles() {
                 self.ledger.fail(|| format!("row {row}: it waits although it could begin"));
             }
             return inflight.waiting() < waiting;
         };
-        let row = entry.sequence;
-        if relay.calls.iter().any(|call| call.entry.sequence == row) {
+        let row = event.sequence;
+        if relay.calls.iter().any(|call| call.event.sequence == row) {
             self.ledger.fail(|| format!("row {row}: begun while it runs on the same node"));
         }
-        if entry.group.is_some_and(|group| halted[group]) {
+        if event.listener.is_some_and(|id| halted[id.index()]) {
             self.ledger.fail(|| format!("row {row}: begun although its listener is halted"));
         }
-        self.ledger.started(row, relay.owner, inflight.token(&entry), &self.table);
-        let kind = entry.group.map_or(Kind::Unheard, |group| Kind::ALL[group]);
-        relay.calls.push(Call { entry, kind, ack: None });
+        self.ledger.started(row, relay.owner, inflight.token(&event), &self.table);
+        let kind = event.listener.map_or(Kind::Unroutable, |id| Kind::ALL[id.index()]);
+        relay.calls.push(Call { event, kind, ack: None });
         true
     }
 
     pub(super) fn end(&mut self, index: usize, call: usize, ending: Ending) -> bool {
         let relay = &mut self.relays[index];
         let Some(inflight) = &relay.inflight else { return false };
-        let Some(Call { entry, kind, ack: None }) = relay.calls.get(call) else { return false };
+        let Some(Call { event, kind, ack: None }) = relay.calls.get(call) else { return false };
         let stopping = matches!(inflight.phase(), Phase::Draining | Phase::Closed);
         let error = || ListenerError::from("it failed");
-        let ended = match ending {
+        let result = match ending {
             // Its transaction must end first.
             Ending::Done if kind.in_tx() => return false,
             Ending::Done => CallResult::Answered(Ok(Outcome::Done)),
@@ -96,20 +97,19 @@ impl World {
             Ending::Unavailable if kind.in_tx() => CallResult::Unavailable(error()),
             Ending::Cancelled | Ending::Unavailable => return false,
         };
-        if *kind == Kind::Unheard {
-            let attempts = entry.attempts;
-            let dead = Verdict::Dead { attempts, error: "nobody listens".to_owned() };
-            self.conclude(index, call, Decision::Record(dead));
+        if *kind == Kind::Unroutable {
+            let error = "no listener".to_owned();
+            self.decide(index, call, CallResult::Unroutable { error });
             return true;
         }
         match ending {
-            Ending::Done => self.ledger.done(entry.sequence),
+            Ending::Done => self.ledger.done(event.sequence),
             Ending::Failed | Ending::Permanent | Ending::Panicked => {
-                self.ledger.failed(entry.sequence);
+                self.ledger.failed(event.sequence);
             }
             Ending::Later | Ending::Unreachable | Ending::Cancelled | Ending::Unavailable => {}
         }
-        self.decide(index, call, &ended);
+        self.decide(index, call, result);
         true
     }
 
@@ -118,15 +118,15 @@ impl World {
         let owner = relay.owner;
         let Some(inflight) = &relay.inflight else { return false };
         let Some(running) = relay.calls.get_mut(call) else { return false };
-        let sequence = running.entry.sequence;
+        let sequence = running.event.sequence;
         match (ack, &mut running.ack) {
             (Ack::Send, None) if running.kind.in_tx() => {
                 self.ledger.done(sequence);
-                let Some(token) = inflight.token(&running.entry) else {
-                    self.decide(index, call, &CallResult::Overtaken);
+                let Some(token) = inflight.token(&running.event) else {
+                    self.decide(index, call, CallResult::Overtaken);
                     return true;
                 };
-                let finish = Settlement { sequence, token, result: Verdict::Done };
+                let finish = Settlement { sequence, token, verdict: Verdict::Done };
                 running.ack = Some(Acknowledging { finish, stage: Stage::Sent });
             }
             (Ack::Mark, Some(Acknowledging { finish, stage: stage @ Stage::Sent })) => {
@@ -134,7 +134,7 @@ impl World {
                     return false;
                 }
                 if !self.table.matches(owner, finish) {
-                    self.decide(index, call, &CallResult::Overtaken);
+                    self.decide(index, call, CallResult::Overtaken);
                     return true;
                 }
                 self.table.lock(sequence);
@@ -146,12 +146,12 @@ impl World {
                 self.table.unlock(sequence);
             }
             (Ack::Answer, Some(Acknowledging { stage: Stage::Committed, .. })) => {
-                self.decide(index, call, &CallResult::Acknowledged);
+                self.decide(index, call, CallResult::Settled);
             }
             (Ack::Lose, Some(_)) => {
                 self.ledger.disturbed = true;
                 self.abandon_acknowledgement(index, call);
-                self.decide(index, call, &CallResult::Unknown);
+                self.decide(index, call, CallResult::Unknown);
             }
             _ => return false,
         }
@@ -173,22 +173,22 @@ impl World {
             .for_each(|call| self.abandon_acknowledgement(index, call));
     }
 
-    fn decide(&mut self, index: usize, call: usize, ended: &CallResult) {
-        let attempts = self.relays[index].calls[call].entry.attempts;
-        self.conclude(index, call, decide(ended, attempts, MAX_ATTEMPTS, &Steady));
-    }
-
-    fn conclude(&mut self, index: usize, call: usize, decision: Decision) {
+    fn decide(&mut self, index: usize, call: usize, result: CallResult) {
         let relay = &mut self.relays[index];
-        let Call { entry, .. } = relay.calls.remove(call);
+        let Call { event, .. } = relay.calls.remove(call);
         let Some(inflight) = &relay.inflight else { return };
-        match decision {
-            Decision::Record(finished) => inflight.finish(&entry, finished),
-            Decision::Pause { .. } => {
-                inflight.unreachable(&entry, |failures| Steady.delay(failures))
-            }
-            Decision::Marked => inflight.settled(&entry, true),
-            Decision::Leave => inflight.settled(&entry, false),
-        };
+        let pause = |failures| Steady.delay(failures);
+        let breaker = result.unreachable().map(|_| inflight.unreachable(&event, pause));
+        let breaker_pause = breaker.map_or(Duration::ZERO, |(_, delay)| delay);
+        let (attempts, max_attempts) = (event.attempts, MAX_ATTEMPTS);
+        let circumstances = Circumstances { attempts, max_attempts, retry: &Steady, breaker_pause };
+        match (decide(&result, &circumstances), result) {
+            (_, CallResult::Settled) => drop(inflight.settled_in_tx(&event)),
+            (Some(verdict), _) => drop(inflight.finish(&event, verdict)),
+            (None, _) => inflight.leave_to_lease(&event),
+        }
+        if let Some((BreakerChange::Opened { .. }, delay)) = breaker {
+            inflight.postpone(&event, delay);
+        }
     }
 }

@@ -33,7 +33,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::event::EventEnvelope;
-use crate::inflight::{ConcurrencyLimit, Limits};
+use crate::inflight::{ConcurrencyLimit, LeaseTiming, Limits};
+use crate::listener::ListenerId;
 use crate::retry::RetryPolicy;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -42,17 +43,18 @@ const LEASE: Duration = Duration::from_secs(30);
 const LIMITS: Limits = Limits {
     workers: 4,
     hot: 8,
+    hot_per_transaction: 2,
     cold: 4,
     batch: BATCH,
     bytes: 5 * BYTES,
     results: 4,
-    lease: LEASE,
-    trials: 2,
+    lease: LeaseTiming::new(LEASE),
+    suspects: 2,
     transactions: 2,
 };
 
 /// One listener of each kind.
-const SHARES: [ConcurrencyLimit; 4] = [
+const LISTENERS: [ConcurrencyLimit; 4] = [
     ConcurrencyLimit { calls: None, in_tx: false },
     ConcurrencyLimit { calls: Some(1), in_tx: false },
     ConcurrencyLimit { calls: None, in_tx: true },
@@ -74,16 +76,16 @@ enum Kind {
     Limited,
     InTx,
     LimitedInTx,
-    /// Nobody listens.
-    Unheard,
+    /// No listener handles it.
+    Unroutable,
 }
 
 impl Kind {
     const ALL: [Self; 5] =
-        [Self::Plain, Self::Limited, Self::InTx, Self::LimitedInTx, Self::Unheard];
+        [Self::Plain, Self::Limited, Self::InTx, Self::LimitedInTx, Self::Unroutable];
 
-    fn group(self) -> Option<usize> {
-        (self != Self::Unheard).then_some(self as usize)
+    fn listener(self) -> Option<ListenerId> {
+        (self != Self::Unroutable).then_some(ListenerId::new(self as usize))
     }
 
     fn in_tx(self) -> bool {

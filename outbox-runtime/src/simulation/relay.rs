@@ -10,11 +10,12 @@ use super::step::{Exchange, Life};
 use super::table::{Claims, Request};
 use super::world::World;
 use super::writer::Writer;
-use super::{BATCH, Kind, LIMITS, SHARES};
+use super::{BATCH, Kind, LIMITS, LISTENERS};
 use crate::clock::Clock;
+use crate::event::Verdict;
 use crate::inflight::{InFlight, Phase};
 use crate::poll::takeover;
-use crate::store::{Renewal, Settlement, Verdict};
+use crate::store::{Renewal, Settlement};
 
 #[derive(Debug, Default)]
 pub(super) struct Relay {
@@ -88,7 +89,7 @@ impl Relay {
     }
 
     pub(super) fn started(owner: u32, clock: Clock) -> Self {
-        let inflight = Some(Arc::new(InFlight::new(LIMITS, &SHARES, clock)));
+        let inflight = Some(Arc::new(InFlight::new(LIMITS, &LISTENERS, clock)));
         Self { owner, inflight, ..Self::default() }
     }
 
@@ -114,16 +115,16 @@ impl World {
         let Some(inflight) = relay.inflight.clone() else { return false };
         match (exchange, &mut relay.claim) {
             (Exchange::Send, None) => {
-                let room = inflight.start_claim();
-                let full = room.lane < room.worthwhile(BATCH) || room.bytes == 0;
+                let budget = inflight.start_claim();
+                let full = budget.free_places < budget.worthwhile(BATCH) || budget.bytes == 0;
                 if full || inflight.phase() != Phase::Running {
                     return false;
                 }
-                let wanted = |kind: Kind| kind.group().is_none_or(|group| room.open[group]);
+                let wanted = |kind: Kind| kind.listener().is_none_or(|id| budget.open[id.index()]);
                 let request = Request {
                     kinds: Kind::ALL.map(wanted),
-                    rows: room.rows.min(BATCH),
-                    bytes: room.bytes,
+                    rows: budget.rows.min(BATCH),
+                    bytes: budget.bytes,
                 };
                 relay.claim = Some(Claim { anchor: now, request, answer: None });
             }
@@ -305,7 +306,7 @@ fn take_in(inflight: &InFlight, claim: Claim) {
     for (row, kind) in rows {
         match takeover::verdict(&row) {
             Some(dead) => inflight.settle(row.sequence, row.token, dead, claim.anchor),
-            None => admitted.push((row, kind.group())),
+            None => admitted.push((row, kind.listener())),
         }
     }
     inflight.admit(admitted, claim.anchor);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::guards::Guards;
 use super::ledger::Ledger;
 use super::{BYTES, Kind, LEASE};
-use crate::event::{Mark, Status};
-use crate::store::{Claim, Renewal, Settlement, Verdict};
+use crate::event::{Status, VerdictKind};
+use crate::store::{Claim, Renewal, Settlement};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Row {
@@ -201,27 +201,20 @@ impl Table {
         let (now, by_value) = (self.now, self.guards.attempts_by_value);
         let Some(row) = self.rows.get_mut(&finish.sequence) else { return false };
         let before = row.clone();
-        let (mark, attempts, wait) = match &finish.result {
-            Verdict::Done => (Mark::Done, None, None),
-            Verdict::Retry { attempts, delay, .. } => (Mark::Retry, Some(*attempts), Some(*delay)),
-            Verdict::Dead { attempts, .. } => (Mark::Dead, Some(*attempts), None),
-            Verdict::Deferred { delay } | Verdict::Postponed { delay } => {
-                (Mark::Deferred, None, Some(*delay))
-            }
-            Verdict::Released | Verdict::Cancelled => (Mark::Released, None, Some(Duration::ZERO)),
-        };
-        // Without its guard the statement would write the code of the mark over anything.
-        row.status = row.status.after(mark).or(Status::New.after(mark)).unwrap_or(row.status);
-        row.attempts = match attempts {
-            Some(_) if !by_value && mark == Mark::Retry => row.attempts + 1,
+        let (verdict, kind) = (&finish.verdict, finish.verdict.kind());
+        // Without its guard the statement would write the status over anything.
+        row.status = row.status.after(kind).or(Status::New.after(kind)).unwrap_or(row.status);
+        row.attempts = match verdict.attempts() {
+            Some(_) if !by_value && kind == VerdictKind::Retry => row.attempts + 1,
             Some(attempts) => attempts,
             None => row.attempts,
         };
-        match wait {
-            Some(wait) => row.due = now + wait,
-            None => row.ended = Some(now),
+        if row.status.is_terminal() {
+            row.ended = Some(now);
+        } else {
+            row.due = now + verdict.delay().unwrap_or_default();
         }
-        row.takeovers = finish.result.takeovers_after(row.takeovers);
+        row.takeovers = kind.takeovers_after(row.takeovers);
         row.owner = None;
         ledger.marked(finish, owner, &before, row);
         true
@@ -252,7 +245,7 @@ impl Table {
     pub(super) fn replay(&mut self, sequence: i64, ledger: &mut Ledger) -> bool {
         let (now, raise) = (self.now, i64::from(self.guards.replay_token));
         let Some(row) = self.rows.get_mut(&sequence) else { return false };
-        let Some(status) = row.status.after(Mark::Replayed) else { return false };
+        let Some(status) = row.status.replayed() else { return false };
         row.status = status;
         (row.attempts, row.takeovers, row.due) = (0, 0, now);
         (row.ended, row.owner) = (None, None);

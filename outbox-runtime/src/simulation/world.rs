@@ -101,7 +101,7 @@ impl World {
     fn audit(&mut self, relay: usize) {
         let relay = &self.relays[relay];
         if let Some(Err(what)) =
-            relay.inflight.as_ref().map(|inflight| inflight.audit(&relay.writer.seats()))
+            relay.inflight.as_ref().map(|inflight| inflight.audit(&relay.writer.permits()))
         {
             self.ledger.fail(|| format!("the books of {} are wrong: {what}", relay.owner));
         }

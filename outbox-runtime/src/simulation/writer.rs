@@ -4,8 +4,10 @@ use super::late::Late;
 use super::step::Write;
 use super::world::World;
 use super::{BYTES, Kind};
-use crate::inflight::Permit;
-use crate::store::{Settlement, Verdict};
+use crate::event::Verdict;
+use crate::inflight::{Permit, Redeemed};
+use crate::listener::ListenerId;
+use crate::store::Settlement;
 
 /// The most events of one transaction.
 const EVENTS: usize = 2;
@@ -27,7 +29,7 @@ struct Transaction {
 struct Inserted {
     sequence: i64,
     kind: Kind,
-    seat: Option<Permit>,
+    permit: Option<Permit>,
 }
 
 impl Transaction {
@@ -60,23 +62,23 @@ impl Writer {
     /// Its transaction, in words.
     pub(super) fn portrait(&self) -> String {
         let Some(open) = &self.open else { return String::new() };
-        let seated = |seat: &Option<Permit>| seat.is_some();
-        let next = open.next.as_ref().map(|(kind, seat)| (kind, seated(seat)));
+        let permitted = |permit: &Option<Permit>| permit.is_some();
+        let next = open.next.as_ref().map(|(kind, permit)| (kind, permitted(permit)));
         let inserted: Vec<_> = open
             .inserted
             .iter()
-            .map(|inserted| (inserted.sequence, seated(&inserted.seat)))
+            .map(|inserted| (inserted.sequence, permitted(&inserted.permit)))
             .collect();
         format!("{next:?} {inserted:?} {}", open.committed)
     }
 
-    /// The listener of each seat that waits for its row, and its bytes.
-    pub(super) fn seats(&self) -> Vec<(Option<usize>, usize)> {
+    /// The listener of each permit that waits for its row, and its bytes.
+    pub(super) fn permits(&self) -> Vec<(Option<ListenerId>, usize)> {
         let Some(open) = &self.open else { return Vec::new() };
-        let next = open.next.iter().map(|(kind, seat)| (kind, seat));
-        let inserted = open.inserted.iter().map(|inserted| (&inserted.kind, &inserted.seat));
-        let seats = next.chain(inserted).filter(|(_, seat)| seat.is_some());
-        seats.map(|(kind, _)| (kind.group(), BYTES)).collect()
+        let next = open.next.iter().map(|(kind, permit)| (kind, permit));
+        let inserted = open.inserted.iter().map(|inserted| (&inserted.kind, &inserted.permit));
+        let permits = next.chain(inserted).filter(|(_, permit)| permit.is_some());
+        permits.map(|(kind, _)| (kind.listener(), BYTES)).collect()
     }
 }
 
@@ -97,20 +99,20 @@ impl World {
                 if open.next.is_some() || open.committed || open.inserted.len() >= EVENTS {
                     return false;
                 }
-                let seats = open.inserted.iter().filter(|inserted| inserted.seat.is_some());
-                let seat = inflight.reserve(BYTES, kind.group(), seats.count()).ok();
-                open.next = Some((kind, seat));
+                let permits = open.inserted.iter().filter(|inserted| inserted.permit.is_some());
+                let permit = inflight.reserve(BYTES, kind.listener(), permits.count()).ok();
+                open.next = Some((kind, permit));
             }
             Write::Insert => {
-                let Some((kind, mut seat)) = open.next.take() else { return false };
-                let seated = seat.as_ref().map(|_| owner);
-                let sequence = self.table.insert(kind, seated, &mut self.ledger);
+                let Some((kind, mut permit)) = open.next.take() else { return false };
+                let permitted = permit.as_ref().map(|_| owner);
+                let sequence = self.table.insert(kind, permitted, &mut self.ledger);
                 if !self.table.guards.after_commit
-                    && let Some(seat) = seat.take()
+                    && let Some(permit) = permit.take()
                 {
-                    seat.take(sequence, Kind::event());
+                    let _ = permit.redeem(sequence, Kind::event());
                 }
-                open.inserted.push(Inserted { sequence, kind, seat });
+                open.inserted.push(Inserted { sequence, kind, permit });
             }
             Write::Commit => {
                 if open.next.is_some() || open.committed || open.inserted.is_empty() {
@@ -121,15 +123,16 @@ impl World {
             }
             Write::Acknowledge => {
                 let Some(open) = writer.open.take_if(|open| open.committed) else { return false };
-                let seated = open
+                let permitted = open
                     .inserted
                     .into_iter()
-                    .filter_map(|inserted| Some((inserted.sequence, inserted.seat?)));
-                let late: Vec<Settlement> = seated
-                    .filter_map(|(sequence, seat)| {
-                        let taken = seat.take(sequence, Kind::event());
-                        let result = Verdict::Released;
-                        (!taken).then_some(Settlement { sequence, token: 1, result })
+                    .filter_map(|inserted| Some((inserted.sequence, inserted.permit?)));
+                let late: Vec<Settlement> = permitted
+                    .filter_map(|(sequence, permit)| {
+                        let redeemed = permit.redeem(sequence, Kind::event());
+                        let verdict = Verdict::Released;
+                        let late = Settlement { sequence, token: 1, verdict };
+                        (redeemed == Redeemed::Closed).then_some(late)
                     })
                     .collect();
                 if !late.is_empty() {

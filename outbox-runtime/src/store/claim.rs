@@ -10,19 +10,20 @@ use super::row::{self, span};
 use super::statements::{self, Pairs, Statements};
 use super::{Backend, Claim, Position, Store, Undecodable, fault_point, retrying, with_connection};
 use crate::Error;
+use crate::event::Status;
 
 const DOING: &str = "claiming events";
 
-/// For how long a node may keep a row without renewing it.
+/// A claim's owner, and how long the claim lasts unless it is renewed.
 #[derive(Debug, Clone, Copy)]
 pub struct Lease<'a> {
     /// The node; unique for each start of a process.
     pub owner: &'a str,
-    /// How long.
+    /// How long the claim lasts.
     pub length: Duration,
 }
 
-/// Which events to claim, ready to be asked for.
+/// Which event types to claim, with the statements for them.
 #[derive(Debug, Clone)]
 pub struct TypeFilter {
     restricted: Option<Restricted>,
@@ -35,7 +36,7 @@ struct Restricted {
 }
 
 impl TypeFilter {
-    /// Every event, known or not.
+    /// Every event, whether a listener handles it or not.
     pub const ALL: Self = Self { restricted: None };
 
     pub(super) fn claims<'a>(&'a self, sql: &'a Statements) -> &'a statements::Claims {
@@ -56,20 +57,21 @@ impl TypeFilter {
     }
 }
 
-/// What to claim.
+/// Which rows to claim.
 #[derive(Debug, Clone, Copy)]
 pub struct ClaimRequest<'a> {
-    /// Who claims, and for how long.
+    /// The owner of the claim, and how long it lasts.
     pub lease: Lease<'a>,
-    /// Which events.
-    pub subscription: &'a TypeFilter,
-    /// How many that were never tried.
-    pub fresh: Quota,
-    /// How many that were.
-    pub retried: Quota,
-    /// How many bytes of payload. One row is taken even if it has more.
+    /// The event types.
+    pub types: &'a TypeFilter,
+    /// Fresh rows ([`Status::New`]) or retried ones ([`Status::Retry`]). Each have claims of their own, so that
+    /// failing events cannot crowd out new ones.
+    pub status: Status,
+    /// How many rows, and in which part of the order of claims.
+    pub quota: Quota,
+    /// How many bytes of payload. One row is claimed even if it has more.
     pub bytes: usize,
-    /// Rows younger than this are left alone.
+    /// Rows younger than this are not claimed.
     pub skip_recent: Duration,
 }
 
@@ -78,54 +80,45 @@ pub struct ClaimRequest<'a> {
 pub struct Quota {
     /// The most rows to claim.
     pub rows: usize,
-    /// Only rows after this place; `None` begins with the first.
+    /// Only rows after this position; `None` begins with the first.
     pub after: Option<Position>,
-    /// Only rows up to this place; `None` ends with what is due now.
+    /// Only rows up to this position; `None` ends with those that are due now.
     pub until: Option<Position>,
 }
 
-/// What was claimed, in the order of due time and sequence.
+/// Claimed rows, in the order of due time and sequence.
 #[derive(Debug, Default)]
 pub struct Claims {
     /// Rows to deliver.
     pub rows: Vec<Claim>,
-    /// Rows that cannot be read, to be marked dead.
+    /// Rows that cannot be decoded, to be settled as dead.
     pub undecodable: Vec<Undecodable>,
-    /// Row and token of those that were claimed and exceed the bytes, to be given back.
+    /// Sequence and token of rows that were claimed and exceed the bytes, to be released.
     pub excess: Vec<(i64, i64)>,
-    /// The place of the last of the fresh ones, if there were as many as asked for.
-    pub fresh_until: Option<Position>,
-    /// The place of the last of the retried ones, if there were as many as asked for.
-    pub retried_until: Option<Position>,
+    /// The position of the last row, if there were as many as asked for.
+    pub until: Option<Position>,
 }
 
-impl Claims {
-    /// The place of the last row, if there were as many as asked for of the one status that was.
-    pub(crate) fn until(&self) -> Option<Position> {
-        self.fresh_until.or(self.retried_until)
-    }
-}
-
-/// Rows as they come from the server. Those that exceed the bytes are let go at once, so that a
-/// batch of large payloads is never in memory as a whole.
-struct Catch {
+/// Rows as they come from the server. Those that exceed the bytes are dropped at once, so that a batch of large
+/// payloads is never in memory as a whole.
+struct Fetched {
     bytes: usize,
     used: usize,
-    /// How many were found, and could not be claimed.
-    passed: usize,
-    /// Due time and sequence of the last that was found, if some could not be claimed.
-    last_found: Option<(i64, i64)>,
-    rows: Vec<Caught>,
+    /// How many rows were read, and could not be claimed.
+    missed: usize,
+    /// Due time and sequence of the last row that was read, if some could not be claimed.
+    last_read: Option<(i64, i64)>,
+    rows: Vec<FetchedRow>,
     excess: Vec<(i64, i64)>,
 }
 
-struct Caught {
+struct FetchedRow {
     due_at: i64,
     row: Result<Claim, Undecodable>,
 }
 
-impl Caught {
-    /// Row and token.
+impl FetchedRow {
+    /// Sequence and token.
     fn key(&self) -> (i64, i64) {
         match &self.row {
             Ok(row) => (row.sequence, row.token),
@@ -133,8 +126,8 @@ impl Caught {
         }
     }
 
-    /// It was read before it was claimed.
-    fn claimed(&mut self) {
+    /// The row was read before it was claimed: its token is one higher now.
+    fn raise_token(&mut self) {
         let token = match &mut self.row {
             Ok(row) => &mut row.token,
             Err(row) => &mut row.token,
@@ -143,17 +136,17 @@ impl Caught {
     }
 }
 
-impl Catch {
-    /// What is bound to claim the rows that were read.
+impl Fetched {
+    /// Builds the arguments of the statement that claims the rows that were read.
     fn update_args(&self, lease: Lease<'_>, arrays: bool) -> Vec<Arg> {
-        let rows = self.rows.iter().map(|catch_panic| {
-            let (sequence, token) = catch_panic.key();
+        let rows = self.rows.iter().map(|fetched| {
+            let (sequence, token) = fetched.key();
             [
                 Cell::Int(Some(sequence)),
                 Cell::Int(Some(token)),
                 Cell::Text(Some(lease.owner.to_owned())),
                 Cell::Int(Some(span(lease.length))),
-                Cell::Int(Some(catch_panic.due_at)),
+                Cell::Int(Some(fetched.due_at)),
             ]
         });
         Batch::new(rows).into_args(arrays)
@@ -161,44 +154,69 @@ impl Catch {
 
     fn add<DB: Backend>(&mut self, row: &DB::Row, owner: &str) {
         let due_at = due_at::<DB>(row);
-        let row_of_event = row::read::<DB>(row, due_at.and_then(row::time));
-        // What is no time that can be computed with sorts before all others.
+        let decoded = row::read::<DB>(row, due_at.and_then(row::time));
+        // A value that is not a time sorts before all others.
         let due_at = due_at.unwrap_or(DB::DIALECT.earliest);
-        let mut catch_panic = Caught { due_at, row: row_of_event };
-        if let Ok(claimed) = &mut catch_panic.row {
-            claimed.taken_over = last_owner::<DB>(row).is_some_and(|last| last != owner);
+        let mut fetched = FetchedRow { due_at, row: decoded };
+        if let Ok(claim) = &mut fetched.row {
+            claim.taken_over = last_owner::<DB>(row).is_some_and(|last| last != owner);
         }
-        let size = catch_panic.row.as_ref().map_or(0, |row| row.envelope.bytes());
-        // Once one did not fit, none that follows is taken, so that none is passed over.
+        let size = fetched.row.as_ref().map_or(0, |row| row.envelope.bytes());
+        // Once one did not fit, none that follows is taken, so that none is skipped.
         let fits = self.used + size <= self.bytes && self.excess.is_empty();
         if !fits && !self.rows.is_empty() {
-            self.excess.push(catch_panic.key());
+            self.excess.push(fetched.key());
         } else {
             self.used += size;
-            self.rows.push(catch_panic);
+            self.rows.push(fetched);
         }
+    }
+
+    /// The claimed rows, of `quota` that were asked for.
+    fn into_claims(mut self, quota: Quota, dialect: &Dialect) -> Claims {
+        // RETURNING gives no order.
+        self.rows.sort_by_key(|fetched| (fetched.due_at, fetched.key().0));
+        let is_full = self.rows.len() + self.missed >= quota.rows || !self.excess.is_empty();
+        let last = self.rows.last().map(|fetched| (fetched.due_at, fetched.key().0));
+        let last = self.last_read.or(last).filter(|_| is_full);
+        let mut claims = Claims {
+            until: last
+                .and_then(|(due, sequence)| Some(Position { due: row::time(due)?, sequence })),
+            ..Claims::default()
+        };
+        // Where rows are read first, the excess was never claimed.
+        if matches!(dialect.claim, Locking::AtOnce(_)) {
+            claims.excess = self.excess;
+        }
+        for fetched in self.rows {
+            match fetched.row {
+                Ok(row) => claims.rows.push(row),
+                Err(row) => claims.undecodable.push(row),
+            }
+        }
+        claims
     }
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Makes the (aggregate, event) pairs that this process handles ready to be asked for. Without
-    /// any, nothing is claimed.
+    /// Returns a filter for (aggregate, event) pairs. Without any, nothing is claimed.
     pub fn type_filter<'a>(
         &self,
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> TypeFilter {
-        self.subscription(pairs, Pairs::Only)
+        self.restrict(pairs, Pairs::Only)
     }
 
-    /// Makes every event ready to be asked for, known or not, but those of (aggregate, event) pairs.
+    /// Returns a filter for every event, whether a listener handles it or not, except those of (aggregate, event)
+    /// pairs.
     pub fn type_filter_except<'a>(
         &self,
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> TypeFilter {
-        self.subscription(pairs, Pairs::Except)
+        self.restrict(pairs, Pairs::Except)
     }
 
-    fn subscription<'a>(
+    fn restrict<'a>(
         &self,
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
         restriction: fn(usize) -> Pairs,
@@ -216,79 +234,41 @@ impl<DB: Backend> Store<DB> {
         }
     }
 
-    /// Takes rows that are due, so that nobody else can before the lease ends. Fresh and retried
-    /// rows have limits of their own, so that failing events cannot crowd out new ones.
+    /// Claims due rows of one status, so that no other node can claim them before the lease expires.
     ///
     /// # Errors
     /// If the database fails; nothing is claimed then.
     pub async fn claim(&self, request: ClaimRequest<'_>) -> Result<Claims, Error> {
-        let sql = request.subscription.claims(&self.sql);
-        let mut claims = Claims::default();
-        let mut left = request.bytes;
-        claims.fresh_until =
-            self.claim_status(&sql.fresh, request.fresh, &request, &mut left, &mut claims).await?;
-        if left > 0 || claims.rows.is_empty() {
-            claims.retried_until = self
-                .claim_status(&sql.retried, request.retried, &request, &mut left, &mut claims)
-                .await?;
+        if request.quota.rows == 0 {
+            return Ok(Claims::default());
         }
-        Ok(claims)
-    }
-
-    async fn claim_status(
-        &self,
-        sql: &SqlStr,
-        quota: Quota,
-        request: &ClaimRequest<'_>,
-        left: &mut usize,
-        claims: &mut Claims,
-    ) -> Result<Option<Position>, Error> {
-        if quota.rows == 0 {
-            return Ok(None);
-        }
-        let bytes = *left;
-        let mut catch = match DB::DIALECT.claim {
+        let claims = request.types.claims(&self.sql);
+        let sql = match request.status {
+            Status::New => &claims.fresh,
+            Status::Retry => &claims.retried,
+            // Settled rows are never claimed.
+            Status::Done | Status::Dead => return Ok(Claims::default()),
+        };
+        let fetched = match DB::DIALECT.claim {
             Locking::AtOnce(_) => {
-                retrying!(DB, DOING, self.claim_at_once(sql, quota, request, bytes).await)
+                retrying!(DB, DOING, self.claim_at_once(sql, &request).await)
             }
             Locking::LockThenUpdate { .. } => {
-                retrying!(DB, DOING, self.lock_then_claim(sql, quota, request, bytes).await)
+                retrying!(DB, DOING, self.lock_then_claim(sql, &request).await)
             }
-            Locking::ReadThenUpdate { .. } => {
-                self.read_then_claim(sql, quota, request, bytes).await
-            }
+            Locking::ReadThenUpdate { .. } => self.read_then_claim(sql, &request).await,
         }?;
-        *left = left.saturating_sub(catch.used);
-        if !catch.excess.is_empty() {
-            *left = 0;
-        }
-        // RETURNING gives no order.
-        catch.rows.sort_by_key(|catch_panic| (catch_panic.due_at, catch_panic.key().0));
-        let full = catch.rows.len() + catch.passed >= quota.rows || !catch.excess.is_empty();
-        let last = catch.rows.last().map(|catch_panic| (catch_panic.due_at, catch_panic.key().0));
-        let last = catch.last_found.or(last).filter(|_| full);
-        let until =
-            last.and_then(|(due, sequence)| Some(Position { due: row::time(due)?, sequence }));
-        // Of the dialects that read first, the excess was never claimed.
-        if matches!(DB::DIALECT.claim, Locking::AtOnce(_)) {
-            claims.excess.append(&mut catch.excess);
-        }
-        for catch_panic in catch.rows {
-            match catch_panic.row {
-                Ok(row) => claims.rows.push(row),
-                Err(row) => claims.undecodable.push(row),
-            }
-        }
-        Ok(until)
+        Ok(fetched.into_claims(request.quota, DB::DIALECT))
     }
 
-    pub(super) fn claim_args(&self, quota: Quota, request: &ClaimRequest<'_>) -> Vec<Arg> {
+    pub(super) fn claim_args(&self, request: &ClaimRequest<'_>) -> Vec<Arg> {
+        let quota = request.quota;
         let mut args = self.between(quota.after, quota.until);
-        // The age is asked about only if it matters: it goes by the writer's clock, which may be ahead of
-        // the database's.
+        // The age matters only if it is given: it is compared with the writer's clock, which may be ahead of the
+        // database's.
         let young = span(request.skip_recent);
         args.extend([young.into(), young.into()]);
-        let pairs = request.subscription.args(DB::DIALECT);
+        let pairs = request.types.args(DB::DIALECT);
         match DB::DIALECT.claim {
             Locking::AtOnce(_) => {
                 let lease = &request.lease;
@@ -307,28 +287,21 @@ impl<DB: Backend> Store<DB> {
     async fn claim_at_once(
         &self,
         sql: &SqlStr,
-        quota: Quota,
         request: &ClaimRequest<'_>,
-        bytes: usize,
-    ) -> sqlx::Result<Catch> {
-        let args = self.claim_args(quota, request);
-        let owner = request.lease.owner;
+    ) -> sqlx::Result<Fetched> {
+        let (args, owner) = (self.claim_args(request), request.lease.owner);
         with_connection!(self, connection => {
-            fault_point!(self, Claim => catch::<DB>(connection, sql, args, bytes, owner).await)
+            fault_point!(self, Claim => fetch::<DB>(connection, sql, args, request.bytes, owner).await)
         })
     }
 
     async fn lock_then_claim(
         &self,
         sql: &SqlStr,
-        quota: Quota,
         request: &ClaimRequest<'_>,
-        bytes: usize,
-    ) -> sqlx::Result<Catch> {
-        let args = self.claim_args(quota, request);
-        let lease = request.lease;
+    ) -> sqlx::Result<Fetched> {
         with_connection!(self, connection => {
-            let claim = self.lock_then_claim_on(connection, sql, args, bytes, lease);
+            let claim = self.lock_then_claim_on(connection, sql, request);
             fault_point!(self, Claim => claim.await)
         })
     }
@@ -337,58 +310,50 @@ impl<DB: Backend> Store<DB> {
         &self,
         connection: &mut DB::Connection,
         sql: &SqlStr,
-        args: Vec<Arg>,
-        bytes: usize,
-        lease: Lease<'_>,
-    ) -> sqlx::Result<Catch> {
+        request: &ClaimRequest<'_>,
+    ) -> sqlx::Result<Fetched> {
+        let (args, lease) = (self.claim_args(request), request.lease);
         let mut work = connection.begin_with(self.sql.begin_work.clone()).await?;
-        let mut catch = catch::<DB>(&mut work, sql, args, bytes, lease.owner).await?;
-        if let (false, Some(update)) = (catch.rows.is_empty(), &self.sql.claim_update) {
-            let args = catch.update_args(lease, DB::DIALECT.arrays);
+        let mut fetched = fetch::<DB>(&mut work, sql, args, request.bytes, lease.owner).await?;
+        if let (false, Some(update)) = (fetched.rows.is_empty(), &self.sql.claim_update) {
+            let args = fetched.update_args(lease, DB::DIALECT.arrays);
             DB::execute(&mut work, update.clone(), args).await?;
         }
         work.commit().await?;
-        catch.rows.iter_mut().for_each(Caught::claimed);
-        Ok(catch)
+        fetched.rows.iter_mut().for_each(FetchedRow::raise_token);
+        Ok(fetched)
     }
 
     async fn read_then_claim(
         &self,
         sql: &SqlStr,
-        quota: Quota,
         request: &ClaimRequest<'_>,
-        bytes: usize,
-    ) -> Result<Catch, Error> {
-        let mut catch = retrying!(DB, DOING, self.read(sql, quota, request, bytes).await)?;
+    ) -> Result<Fetched, Error> {
+        let mut fetched = retrying!(DB, DOING, self.read(sql, request).await)?;
         let mut claimed = HashSet::new();
-        if !catch.rows.is_empty() {
-            // For a single statement, so that other writers wait for no more than the change of the rows.
+        if !fetched.rows.is_empty() {
+            // For a single statement, so that other writers wait only for the change of the rows.
             let _guard = self.acquire_writer().await?;
-            claimed.extend(retrying!(DB, DOING, self.claim_read(&catch, request.lease).await)?);
+            claimed.extend(retrying!(DB, DOING, self.claim_read(&fetched, request.lease).await)?);
         }
-        // Another process may have been faster with some of them. They count as found: there may be more.
-        catch.last_found = catch.rows.last().map(|row| (row.due_at, row.key().0));
-        let is_claimed = |row: &Caught| claimed.contains(&row.key().0);
-        catch.passed = catch.rows.iter().filter(|row| !is_claimed(row)).count();
-        catch.rows.retain(is_claimed);
-        catch.rows.iter_mut().for_each(Caught::claimed);
-        Ok(catch)
+        // Another process may have been faster with some of them. They count as read: there may be more.
+        fetched.last_read = fetched.rows.last().map(|row| (row.due_at, row.key().0));
+        let is_claimed = |row: &FetchedRow| claimed.contains(&row.key().0);
+        fetched.missed = fetched.rows.iter().filter(|row| !is_claimed(row)).count();
+        fetched.rows.retain(is_claimed);
+        fetched.rows.iter_mut().for_each(FetchedRow::raise_token);
+        Ok(fetched)
     }
 
-    async fn read(
-        &self,
-        sql: &SqlStr,
-        quota: Quota,
-        request: &ClaimRequest<'_>,
-        bytes: usize,
-    ) -> sqlx::Result<Catch> {
-        let (args, owner) = (self.claim_args(quota, request), request.lease.owner);
-        with_connection!(self, connection => catch::<DB>(connection, sql, args, bytes, owner).await)
+    async fn read(&self, sql: &SqlStr, request: &ClaimRequest<'_>) -> sqlx::Result<Fetched> {
+        let (args, owner) = (self.claim_args(request), request.lease.owner);
+        let bytes = request.bytes;
+        with_connection!(self, connection => fetch::<DB>(connection, sql, args, bytes, owner).await)
     }
 
-    async fn claim_read(&self, catch: &Catch, lease: Lease<'_>) -> sqlx::Result<Vec<i64>> {
+    async fn claim_read(&self, fetched: &Fetched, lease: Lease<'_>) -> sqlx::Result<Vec<i64>> {
         let Some(update) = &self.sql.claim_update else { return Ok(Vec::new()) };
-        let args = catch.update_args(lease, DB::DIALECT.arrays);
+        let args = fetched.update_args(lease, DB::DIALECT.arrays);
         let rows = with_connection!(self, connection => {
             fault_point!(self, Claim => DB::fetch(connection, update.clone(), args).await)
         });
@@ -396,17 +361,17 @@ impl<DB: Backend> Store<DB> {
     }
 }
 
-async fn catch<DB: Backend>(
+async fn fetch<DB: Backend>(
     connection: &mut DB::Connection,
     sql: &SqlStr,
     args: Vec<Arg>,
     bytes: usize,
     owner: &str,
-) -> sqlx::Result<Catch> {
+) -> sqlx::Result<Fetched> {
     let (rows, excess) = (Vec::new(), Vec::new());
-    let mut catch = Catch { bytes, used: 0, passed: 0, last_found: None, rows, excess };
-    DB::fetch_each(connection, sql.clone(), args, &mut |row| catch.add::<DB>(row, owner)).await?;
-    Ok(catch)
+    let mut fetched = Fetched { bytes, used: 0, missed: 0, last_read: None, rows, excess };
+    DB::fetch_each(connection, sql.clone(), args, &mut |row| fetched.add::<DB>(row, owner)).await?;
+    Ok(fetched)
 }
 
 fn count(limit: usize) -> i64 {
@@ -418,7 +383,7 @@ fn due_at<DB: Backend>(row: &DB::Row) -> Option<i64> {
     DB::int(row, row::WIDTH).ok().flatten()
 }
 
-/// The column after that: who had it last, and did not say what became of it.
+/// The column after that: the last owner, if it has not settled the row.
 fn last_owner<DB: Backend>(row: &DB::Row) -> Option<String> {
     DB::text(row, row::WIDTH + 1).ok().flatten()
 }

@@ -73,23 +73,23 @@ impl<DB: Backend> std::fmt::Debug for StickyConnection<DB> {
 
 impl<DB: Backend> Store<DB> {
     /// The same store for a loop, which keeps its connection from one statement to the next.
-    pub(crate) fn sticky_store(&self) -> Self {
+    pub(crate) fn sticky(&self) -> Self {
         Self { sticky: Some(StickyConnection::none(&self.pool)), ..self.clone() }
     }
 
     /// Lets go of the connection that it keeps, if any.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn release_connection(&self) {
         drop(self.sticky.as_ref().and_then(StickyConnection::take));
     }
 
     /// For how long it keeps a connection, if there is a limit.
-    pub(crate) fn keeps_for(&self) -> Option<Duration> {
+    pub(crate) fn sticky_for(&self) -> Option<Duration> {
         self.sticky.as_ref().and_then(|sticky| sticky.longest)
     }
 
     /// Lets go of the connection that it keeps if it has kept it for long enough. One that is in use is
     /// given back after that.
-    pub(crate) fn let_go_old(&self) {
+    pub(crate) fn release_expired(&self) {
         let Some(sticky) = &self.sticky else { return };
         let mut place = sticky.place.lock().unwrap_or_else(PoisonError::into_inner);
         let old = place.take_if(|(_, since)| !sticky.may_keep(*since));
@@ -113,8 +113,7 @@ impl<DB: Backend> Store<DB> {
         if let Some(setup) = self.session_setup() {
             DB::run(lent.connection(), setup.clone()).await?;
         }
-        #[cfg(feature = "testing")]
-        self.tell_time(lent.connection()).await?;
+        self.set_clock(lent.connection()).await?;
         Ok(lent)
     }
 }

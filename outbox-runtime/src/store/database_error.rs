@@ -77,6 +77,30 @@ impl DatabaseErrorKind {
 }
 
 impl Error {
+    /// Returns whether the database has answered, as opposed to being silent. A server that is being shut down,
+    /// or a session that was ended, may have committed before it said so.
+    pub(crate) fn is_answer(&self) -> bool {
+        match self {
+            Self::Database { source: sqlx::Error::Database(source), .. } => {
+                let code = source.code().unwrap_or_default();
+                !["08", "57", "70"].iter().any(|class| code.starts_with(class))
+            }
+            Self::Database { .. } | Self::TimedOut { .. } => false,
+            _ => true,
+        }
+    }
+
+    /// Returns whether the database objects to a value, not to the statement. Some servers have no better code
+    /// than "general error" for a character that they cannot store.
+    pub(crate) fn is_about_data(&self) -> bool {
+        match self {
+            Self::Database { source: sqlx::Error::Database(source), .. } => {
+                source.code().is_some_and(|code| code.starts_with("22") || code == "HY000")
+            }
+            _ => false,
+        }
+    }
+
     /// What is wrong with the database, if it is the database.
     pub fn database_error_kind(&self) -> DatabaseErrorKind {
         match self {

@@ -83,10 +83,10 @@ pub struct Dialect {
     pub(super) existing_lock: &'static str,
     pub(super) claim: Locking,
     pub(super) renew: Locking,
-    pub(super) finish: &'static str,
-    pub(super) delete_done: &'static str,
+    pub(super) settle: &'static str,
+    pub(super) settle_delete: &'static str,
     /// How `finish` and `delete_done` pass over rows that another session has locked.
-    pub(super) settle: Settle,
+    pub(super) skip_locked: SkipLocked,
     pub(super) states: &'static str,
     pub(super) purge: &'static [&'static str],
     pub(super) replay_all: &'static str,
@@ -225,7 +225,7 @@ pub(super) enum Places {
     not(all(feature = "mysql", feature = "postgres", feature = "sqlite")),
     allow(dead_code, reason = "each form is some database's")
 )]
-pub(super) enum Settle {
+pub(super) enum SkipLocked {
     /// There are no locks on rows.
     Alone,
     /// The statement itself: `{keys}` is the rows that it waits for, or those that are free.

@@ -8,9 +8,10 @@ use super::batch::Arg;
 use super::session::SetUp;
 use super::{
     Backend, ClaimRequest, DeadFilter, Lease, Position, Quota, Renewal, Settlement, Store,
-    TypeFilter, Verdict, row, settle,
+    TypeFilter, row, settle,
 };
 use crate::Error;
+use crate::event::{Status, Verdict};
 
 /// A statement: what it is called, its text, and what is bound to it.
 pub type Explained = (&'static str, SqlStr, Vec<Arg>);
@@ -51,18 +52,14 @@ impl<DB: Backend> Store<DB> {
 
     /// The statements whose cost must not grow with the table. Claims look from a watermark on.
     #[doc(hidden)]
-    pub fn bounded(
-        &self,
-        subscription: &TypeFilter,
-        watermark: Option<SystemTime>,
-    ) -> Vec<Explained> {
+    pub fn bounded(&self, types: &TypeFilter, watermark: Option<SystemTime>) -> Vec<Explained> {
         let after = watermark.map(Position::before);
         let quota = Quota { rows: CLAIMED, after, until: None };
         let (bytes, skip_recent) = (usize::MAX, Duration::ZERO);
-        let (lease, fresh, retried) = (LEASE, quota, quota);
-        let request = ClaimRequest { lease, subscription, fresh, retried, bytes, skip_recent };
-        let claims = subscription.claims(&self.sql);
-        let claim = || self.claim_args(quota, &request);
+        let (lease, status) = (LEASE, Status::New);
+        let request = ClaimRequest { lease, types, status, quota, bytes, skip_recent };
+        let claims = types.claims(&self.sql);
+        let claim = || self.claim_args(&request);
         let from = || watermark.map_or(self.dialect().earliest, row::micros).into();
         // Like claims, a purge goes on where it was.
         let old = || vec![row::span(Duration::from_secs(86_400)).into(), from(), 500.into()];
@@ -96,10 +93,10 @@ impl<DB: Backend> Store<DB> {
 
     /// The statements that count, each up to 100,000 rows.
     #[doc(hidden)]
-    pub fn counting(&self, subscription: &TypeFilter) -> Vec<Explained> {
+    pub fn counting(&self, types: &TypeFilter) -> Vec<Explained> {
         let pending = self.sql.pending.iter().map(|sql| ("count pending", sql.clone(), vec![]));
-        let unknown = subscription.claims(&self.sql).unknown.iter();
-        let args = || subscription.args(DB::DIALECT);
+        let unknown = types.claims(&self.sql).unknown.iter();
+        let args = || types.args(DB::DIALECT);
         pending.chain(unknown.map(|sql| ("count unknown", sql.clone(), args()))).collect()
     }
 
@@ -113,14 +110,14 @@ impl<DB: Backend> Store<DB> {
             .collect();
         let done: Vec<Settlement> = rows
             .iter()
-            .map(|sequence| Settlement { sequence: *sequence, token: 1, result: Verdict::Done })
+            .map(|sequence| Settlement { sequence: *sequence, token: 1, verdict: Verdict::Done })
             .collect();
         let done: Vec<&Settlement> = done.iter().collect();
         let arrays = DB::DIALECT.arrays;
         let keys = || vec![Arg::Ints(rows.iter().copied().map(Some).collect())];
         let updates = || settle::updates(&done, EXPLAINER, arrays);
         let deletions = || settle::deletions(&done, EXPLAINER, arrays);
-        let (finish, delete) = (&self.sql.finish, &self.sql.delete_done);
+        let (finish, delete) = (&self.sql.settle, &self.sql.settle_delete);
         let mut by_key = vec![
             ("renew", self.sql.renew.clone(), self.renewal(LEASE, &renewals)),
             ("settle", finish.waiting.clone(), updates()),

@@ -15,17 +15,9 @@ use crate::event::{Delay, EventEnvelope};
 pub struct NewRow<'a> {
     /// The event.
     pub envelope: &'a EventEnvelope,
-    /// Whether a worker of this node waits for it.
-    pub seated: Seated<'a>,
-}
-
-/// Whether a row is inserted due, or already claimed by this node.
-#[derive(Debug, Clone, Copy)]
-pub enum Seated<'a> {
-    /// Due now, or when its delay ends; for any poller.
-    No,
-    /// Claimed with token 1: no poller can take it.
-    Yes(Lease<'a>),
+    /// `None` inserts the row due now, or when its delay ends, for any poller. With a lease it is inserted
+    /// already claimed, with token 1, so that no poller can take it.
+    pub claimed: Option<Lease<'a>>,
 }
 
 /// What became of an event that was inserted.
@@ -53,8 +45,7 @@ impl<DB: Backend> Store<DB> {
         connection: &mut DB::Connection,
         rows: &[NewRow<'_>],
     ) -> Result<Vec<Inserted>, Error> {
-        #[cfg(feature = "testing")]
-        self.tell_time(connection).await.map_err(Error::database("inserting events"))?;
+        self.set_clock(connection).await.map_err(Error::database("inserting events"))?;
         let mut inserted = Vec::with_capacity(rows.len());
         let mut rest = rows;
         while !rest.is_empty() {
@@ -190,8 +181,8 @@ fn sent_bytes(row: &NewRow<'_>, arrays: bool) -> usize {
     let text = |text: &str| if arrays { text.len() } else { escaped(text, 1, 5) };
     let header = |text: &str| if arrays { escaped(text, 1, 5) } else { escaped(text, 3, 6) };
     let headers = |(key, value): (&str, &str)| header(key) + header(value) + 4 * 2 + 2;
-    let NewRow { envelope, seated } = row;
-    let owner = if let Seated::Yes(lease) = seated { text(lease.owner) } else { 0 };
+    let NewRow { envelope, claimed } = row;
+    let owner = claimed.map_or(0, |lease| text(lease.owner));
     let id = envelope.event_id();
     let names = [id.as_str(), envelope.event_type(), envelope.aggregate_type()];
     let more = [envelope.aggregate_id(), envelope.tenant_id()];
@@ -206,10 +197,10 @@ pub(super) fn arguments(rows: &[&NewRow<'_>]) -> Batch {
     let text = |text: &str| Cell::Text(Some(text.to_owned()));
     let optional = |text: Option<&str>| Cell::Text(text.map(str::to_owned));
     Batch::new(rows.iter().map(|row| {
-        let NewRow { envelope, seated } = row;
-        let (owner, token, wait) = match seated {
-            Seated::Yes(lease) => (Some(lease.owner), 1, lease.length),
-            Seated::No => (None, 0, std::time::Duration::ZERO),
+        let NewRow { envelope, claimed } = row;
+        let (owner, token, wait) = match claimed {
+            Some(lease) => (Some(lease.owner), 1, lease.length),
+            None => (None, 0, std::time::Duration::ZERO),
         };
         let (until, wait) = match envelope.delay() {
             Some(Delay::Until(time)) => (Some(micros(time)), wait),
@@ -246,7 +237,7 @@ mod tests {
             let event = event.tenant("tenant").header("k\"ey", "\"\u{1}ü".repeat(header / 20));
             let event = event.payload_json(text(payload)).build().unwrap();
             let lease = Lease { owner: "a\"node", length: std::time::Duration::MAX };
-            let row = NewRow { envelope: &event, seated: Seated::Yes(lease) };
+            let row = NewRow { envelope: &event, claimed: Some(lease) };
             let rows = vec![row; 600];
             for arrays in [false, true] {
                 let length = chunk_length(&rows, arrays);

@@ -23,7 +23,6 @@ mod dead;
 mod dialect;
 mod doctor;
 mod explain;
-mod fault_point;
 mod fingerprint;
 mod insert;
 mod insert_conflict;
@@ -53,10 +52,13 @@ mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-#[cfg(feature = "testing")]
-pub(crate) mod fault;
-#[cfg(feature = "testing")]
+#[cfg_attr(
+    not(feature = "testing"),
+    allow(dead_code, unreachable_pub, reason = "only the testing kit makes a harness")
+)]
 pub(crate) mod harness;
+#[cfg(feature = "testing")]
+mod testing;
 
 pub use backend::Backend;
 pub use claim::{ClaimRequest, Claims, Lease, Quota, TypeFilter};
@@ -66,7 +68,7 @@ pub use dead::{DeadEvent, DeadFilter};
 pub use doctor::{DoctorOptions, Finding, FindingLevel};
 pub(crate) use fingerprint::pattern;
 pub use fingerprint::{Fingerprint, NoFingerprint};
-pub use insert::{Inserted, NewRow, Seated};
+pub use insert::{Inserted, NewRow};
 pub use inspect::{EventQuery, EventRow};
 pub use peek::NextDue;
 pub use pending::PendingType;
@@ -75,8 +77,8 @@ pub use purge::{Aged, Purged};
 pub use renew::Renewal;
 pub use row::{Claim, Undecodable};
 pub use schema::{SchemaError, SchemaState, migrate, migration_sql};
-pub(crate) use settle::Locked;
-pub use settle::{Completion, Settlement, Unsettled, Verdict};
+pub(crate) use settle::LockedRows;
+pub use settle::{Completion, Settlement, Unsettled};
 pub use stats::Stats;
 pub use table::{DEFAULT_TABLE, Table, TableError};
 
@@ -91,7 +93,7 @@ use connection::{StickyConnection, with_connection};
 use contention::retrying;
 #[doc(hidden)]
 pub use explain::{EXPLAINER, Explained};
-use fault_point::fault_point;
+use harness::fault_point;
 use statements::Statements;
 pub(crate) use transaction::Purpose;
 pub(crate) use writer_lock::WriterGuard;
@@ -109,7 +111,7 @@ pub struct Store<DB: Backend> {
     relay: Option<Arc<session::RelaySession<DB>>>,
     /// Begins a transaction with the settings for a piece of work, where the session does not have them.
     settings: Option<SqlStr>,
-    #[cfg(feature = "testing")]
+    /// Present in tests.
     harness: Option<harness::TestHarness>,
 }
 
@@ -123,7 +125,6 @@ impl<DB: Backend> Clone for Store<DB> {
             sticky: self.sticky.clone(),
             relay: self.relay.clone(),
             settings: self.settings.clone(),
-            #[cfg(feature = "testing")]
             harness: self.harness.clone(),
         }
     }
@@ -142,7 +143,6 @@ impl<DB: Backend> Store<DB> {
             sticky: None,
             relay: None,
             settings: statements::settings(DB::DIALECT, None),
-            #[cfg(feature = "testing")]
             harness: None,
         }
     }
@@ -155,18 +155,6 @@ impl<DB: Backend> Store<DB> {
     /// The pool.
     pub fn pool(&self) -> &Pool<DB> {
         &self.pool
-    }
-
-    /// How the database is spoken to.
-    #[cfg(not(feature = "testing"))]
-    fn dialect(&self) -> &'static dialect::Dialect {
-        DB::DIALECT
-    }
-
-    /// What time it is for those who write.
-    #[cfg(not(feature = "testing"))]
-    pub(crate) fn wall_clock(&self) -> std::time::SystemTime {
-        crate::clock::now()
     }
 
     /// Whether a transaction that writes keeps everybody else from writing.

@@ -15,7 +15,7 @@
 use super::backend::backend;
 use super::dialect::{
     Dialect, Insert, Locking, MISSING_INDEX, OpenTransaction, Places, READ_ONLY, STATEMENT_LOG,
-    Settle,
+    SkipLocked,
 };
 
 backend! {
@@ -155,31 +155,30 @@ pub(super) const DIALECT: Dialect = Dialect {
             SET entry.available_at = {later:ours.lease}, \
                 entry.takeovers = GREATEST(entry.takeovers, ours.takeovers)",
     },
-    finish: "\
+    settle: "\
         UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
-            token BIGINT PATH '$[1]', mark INT PATH '$[2]', attempts INT PATH '$[3]', \
-            wait BIGINT PATH '$[4]', error LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]')) AS outcome \
+            token BIGINT PATH '$[1]', verdict INT PATH '$[2]', attempts INT PATH '$[3]', \
+            wait BIGINT PATH '$[4]', error LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]')) AS settlement \
             STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \
-            ON entry.sequence = outcome.sequence \
-        SET entry.available_at = CASE WHEN outcome.mark IN (1, 3) THEN entry.available_at \
-                ELSE {later:outcome.wait} END, \
-            entry.attempts = COALESCE(outcome.attempts, entry.attempts), \
-            entry.done_at = CASE WHEN outcome.mark IN (1, 3) THEN {now} ELSE entry.done_at END, \
-            entry.last_error = COALESCE(outcome.error, entry.last_error), \
-            entry.takeovers = CASE WHEN outcome.mark IN (1, 2, 3) THEN 0 \
-                WHEN outcome.mark IN (4, 6) AND entry.takeovers > 1 THEN entry.takeovers - 1 \
+            ON entry.sequence = settlement.sequence \
+        SET entry.available_at = CASE WHEN settlement.verdict IN ({final_verdicts}) THEN entry.available_at \
+                ELSE {later:settlement.wait} END, \
+            entry.attempts = COALESCE(settlement.attempts, entry.attempts), \
+            entry.done_at = CASE WHEN settlement.verdict IN ({final_verdicts}) THEN {now} ELSE entry.done_at END, \
+            entry.last_error = COALESCE(settlement.error, entry.last_error), \
+            entry.takeovers = CASE WHEN settlement.verdict IN ({clearing_verdicts}) THEN 0 \
+                WHEN settlement.verdict IN ({surviving_verdicts}) AND entry.takeovers > 1 THEN entry.takeovers - 1 \
                 ELSE entry.takeovers END, \
             entry.locked_by = NULL, entry.locked_at = NULL, \
-            entry.status = CASE outcome.mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 4 THEN 2 \
-                WHEN 7 THEN 2 ELSE entry.status END \
-        WHERE entry.claim_token = outcome.token AND entry.locked_by = $2 AND entry.status IN (0, 2)",
-    delete_done: "\
+            entry.status = {status_after} \
+        WHERE entry.claim_token = settlement.token AND entry.locked_by = $2 AND entry.status IN (0, 2)",
+    settle_delete: "\
         DELETE entry FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
-            sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]')) AS outcome \
+            sequence BIGINT PATH '$[0]', token BIGINT PATH '$[1]')) AS settlement \
             STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \
-            ON entry.sequence = outcome.sequence \
-        WHERE entry.claim_token = outcome.token AND entry.locked_by = $2 AND entry.status IN (0, 2)",
-    settle: Settle::LockFirst(
+            ON entry.sequence = settlement.sequence \
+        WHERE entry.claim_token = settlement.token AND entry.locked_by = $2 AND entry.status IN (0, 2)",
+    skip_locked: SkipLocked::LockFirst(
         "SELECT {int:entry.sequence} FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
             sequence BIGINT PATH '$')) AS ours \
             STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::backend::backend;
 use super::dialect::{
-    Check, Dialect, Insert, Locking, MISSING_INDEX, OpenTransaction, Places, READ_ONLY, Settle,
+    Check, Dialect, Insert, Locking, MISSING_INDEX, OpenTransaction, Places, READ_ONLY, SkipLocked,
 };
 
 backend! {
@@ -194,30 +194,29 @@ pub(super) const DIALECT: Dialect = Dialect {
         FROM held WHERE entry.sequence = ANY(ARRAY(SELECT sequence FROM held)) \
             AND entry.sequence + 0 = held.sequence RETURNING entry.sequence",
     ),
-    finish: "\
+    settle: "\
         UPDATE {table} AS entry SET \
-            status = CASE mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 4 THEN 2 \
-                WHEN 7 THEN 2 ELSE entry.status END, \
-            attempts = COALESCE(outcome.attempts, entry.attempts), \
-            available_at = CASE WHEN mark IN (1, 3) THEN entry.available_at ELSE {later:wait} END, \
-            done_at = CASE WHEN mark IN (1, 3) THEN {now} ELSE entry.done_at END, \
+            status = {status_after}, \
+            attempts = COALESCE(settlement.attempts, entry.attempts), \
+            available_at = CASE WHEN settlement.verdict IN ({final_verdicts}) THEN entry.available_at ELSE {later:wait} END, \
+            done_at = CASE WHEN settlement.verdict IN ({final_verdicts}) THEN {now} ELSE entry.done_at END, \
             last_error = COALESCE(error, entry.last_error), \
-            takeovers = CASE WHEN mark IN (1, 2, 3) THEN 0 \
-                WHEN mark IN (4, 6) AND entry.takeovers > 1 THEN entry.takeovers - 1 \
+            takeovers = CASE WHEN settlement.verdict IN ({clearing_verdicts}) THEN 0 \
+                WHEN settlement.verdict IN ({surviving_verdicts}) AND entry.takeovers > 1 THEN entry.takeovers - 1 \
                 ELSE entry.takeovers END, \
             locked_by = NULL, locked_at = NULL \
         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[]) \
-            AS outcome(sequence, token, mark, attempts, wait, error) \
-        WHERE entry.sequence = ANY({keys}) AND entry.sequence + 0 = outcome.sequence \
-            AND entry.claim_token = outcome.token AND entry.locked_by = $7 \
+            AS settlement(sequence, token, verdict, attempts, wait, error) \
+        WHERE entry.sequence = ANY({keys}) AND entry.sequence + 0 = settlement.sequence \
+            AND entry.claim_token = settlement.token AND entry.locked_by = $7 \
             AND (entry.status + 0) IN (0, 2)",
-    delete_done: "\
+    settle_delete: "\
         DELETE FROM {table} AS entry \
-        USING unnest($1::bigint[], $2::bigint[]) AS outcome(sequence, token) \
-        WHERE entry.sequence = ANY({keys}) AND entry.sequence + 0 = outcome.sequence \
-            AND entry.claim_token = outcome.token AND entry.locked_by = $3 \
+        USING unnest($1::bigint[], $2::bigint[]) AS settlement(sequence, token) \
+        WHERE entry.sequence = ANY({keys}) AND entry.sequence + 0 = settlement.sequence \
+            AND entry.claim_token = settlement.token AND entry.locked_by = $3 \
             AND (entry.status + 0) IN (0, 2)",
-    settle: Settle::Statement {
+    skip_locked: SkipLocked::Statement {
         waiting: "$1::bigint[]",
         skipping: "ARRAY(SELECT sequence FROM {table} WHERE sequence = ANY($1::bigint[]) \
             FOR UPDATE SKIP LOCKED)",

@@ -1,80 +1,25 @@
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use sqlx::SqlStr;
 
 use super::batch::{Arg, Batch, Cell};
-use super::dialect::Settle;
+use super::dialect::SkipLocked;
 use super::row::span;
 use super::skip_locked::keys;
 use super::statements::Settling;
 use super::{Backend, Store, fault_point, retrying, with_connection};
 use crate::Error;
+use crate::event::{Status, Verdict, VerdictKind};
 
-/// The result of one delivery.
-#[derive(Debug, Clone)]
+/// A verdict to be written to its row.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settlement {
     /// The row.
     pub sequence: i64,
-    /// The token under which it was claimed.
+    /// The token under which the row was claimed. A row with another token is not changed.
     pub token: i64,
-    /// What became of it.
-    pub result: Verdict,
-}
-
-/// What became of a delivery.
-#[derive(Debug, Clone)]
-pub enum Verdict {
-    /// Delivered.
-    Done,
-    /// Failed; to be tried again.
-    Retry {
-        /// How many attempts have failed, this one included.
-        attempts: u32,
-        /// How long to wait.
-        delay: Duration,
-        /// Why.
-        error: String,
-    },
-    /// Failed for good.
-    Dead {
-        /// How many attempts have failed, this one included.
-        attempts: u32,
-        /// Why.
-        error: String,
-    },
-    /// Begun, and to be tried again later; no attempt is spent.
-    Deferred {
-        /// How long to wait.
-        delay: Duration,
-    },
-    /// Not begun; due later.
-    Postponed {
-        /// How long to wait.
-        delay: Duration,
-    },
-    /// Not begun; due at once.
-    Released,
-    /// Begun, and cut short in good order; due at once.
-    Cancelled,
-}
-
-impl Verdict {
-    /// What becomes of the number of times that an event was begun after its owner was lost. The
-    /// statement `finish` of each dialect does the same.
-    ///
-    /// What ends the event, or counts as an attempt, clears it of the suspicion: attempts are limited
-    /// themselves. Nothing else does, or an event that ends every second process that begins it would
-    /// never be given up. A call that came back takes its own beginning off the number, since its owner
-    /// was not lost, but one remains.
-    pub fn takeovers_after(&self, takeovers: u32) -> u32 {
-        match self {
-            Self::Done | Self::Retry { .. } | Self::Dead { .. } => 0,
-            Self::Deferred { .. } | Self::Cancelled if takeovers > 1 => takeovers - 1,
-            Self::Deferred { .. } | Self::Cancelled => takeovers,
-            Self::Postponed { .. } | Self::Released => takeovers,
-        }
-    }
+    /// What to write.
+    pub verdict: Verdict,
 }
 
 /// What happens to a row that is done.
@@ -87,7 +32,7 @@ pub enum Completion {
     Delete,
 }
 
-const DOING: &str = "recording results";
+const DOING: &str = "settling events";
 
 /// The most attempts that a row can hold.
 const MAX_ATTEMPTS: u32 = i32::MAX.cast_unsigned();
@@ -113,57 +58,57 @@ impl Unsettled {
 
 /// What to do about a row that another session has locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Locked {
-    /// Wait for a moment, and then pass it over. The cheapest where no row is locked.
+pub(crate) enum LockedRows {
+    /// Wait for a short time, and then skip it. The cheapest where no row is locked.
     Wait,
-    /// Pass it over. Every row is locked before it is changed, which costs a little more.
+    /// Skip it. Every row is locked before it is changed, which costs a little more.
     Skip,
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Records results, all in one statement. Each applies only if the row is still claimed under its
-    /// token by this owner and not finished; what has moved on is left alone.
+    /// Writes verdicts to their rows, all in one statement. Each applies only if the row is still claimed
+    /// under its token by this owner and is pending; a row that has moved on is not changed.
     ///
-    /// Gives what was not recorded. A result that was recorded before, its acknowledgement lost, is
-    /// there, so it is not among them.
+    /// Returns the settlements that were not applied. One that was applied before, its acknowledgement lost,
+    /// is recognised and is not among them.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn finish(
+    pub async fn settle(
         &self,
         owner: &str,
-        results: &[Settlement],
+        settlements: &[Settlement],
         completion: Completion,
     ) -> Result<Unsettled, Error> {
-        self.settle(owner, results, completion, Locked::Wait).await
+        self.settle_with(owner, settlements, completion, LockedRows::Wait).await
     }
 
-    /// Records results like [`finish`](Self::finish), and says what to do about locked rows.
+    /// Like [`settle`](Self::settle), with a choice of what to do about locked rows.
     ///
     /// # Errors
     /// If the database fails.
-    pub(crate) async fn settle(
+    pub(crate) async fn settle_with(
         &self,
         owner: &str,
-        results: &[Settlement],
+        settlements: &[Settlement],
         completion: Completion,
-        locked: Locked,
+        locked: LockedRows,
     ) -> Result<Unsettled, Error> {
-        let deleted = |finish: &&Settlement| {
-            completion == Completion::Delete && matches!(finish.result, Verdict::Done)
+        let is_deleted = |settlement: &&Settlement| {
+            completion == Completion::Delete && settlement.verdict == Verdict::Done
         };
-        let (gone, sticky): (Vec<&Settlement>, Vec<&Settlement>) =
-            results.iter().partition(deleted);
+        let (deleted, updated): (Vec<&Settlement>, Vec<&Settlement>) =
+            settlements.iter().partition(is_deleted);
         let mut unsettled = Unsettled::default();
         let parts: [(&Settling, Arguments, &[&Settlement], Absent); 2] = [
-            (&self.sql.finish, updates, &sticky, Absent::Stale),
-            (&self.sql.delete_done, deletions, &gone, Absent::Applied),
+            (&self.sql.settle, updates, &updated, Absent::Stale),
+            (&self.sql.settle_delete, deletions, &deleted, Absent::Applied),
         ];
         for (sql, args, batch, absent) in parts {
             if batch.is_empty() {
                 continue;
             }
-            let applied = self.mark(sql, args, owner, batch, locked).await?;
+            let applied = self.settle_batch(sql, args, owner, batch, locked).await?;
             if applied < batch.len() as u64 {
                 self.reread(owner, batch, absent, &mut unsettled).await?;
             }
@@ -171,138 +116,129 @@ impl<DB: Backend> Store<DB> {
         Ok(unsettled)
     }
 
-    async fn mark(
+    async fn settle_batch(
         &self,
         sql: &Settling,
         args: Arguments,
         owner: &str,
         batch: &[&Settlement],
-        locked: Locked,
+        locked: LockedRows,
     ) -> Result<u64, Error> {
         let _guard = self.acquire_writer().await?;
-        let waiting = || self.mark_once(&sql.waiting, args(batch, owner, DB::DIALECT.arrays));
-        if matches!(DB::DIALECT.settle, Settle::Alone) {
+        let waiting = || self.settle_once(&sql.waiting, args(batch, owner, DB::DIALECT.arrays));
+        if matches!(DB::DIALECT.skip_locked, SkipLocked::Alone) {
             return retrying!(DB, DOING, waiting().await);
         }
-        if locked == Locked::Wait {
+        if locked == LockedRows::Wait {
             match waiting().await {
                 Err(sqlx::Error::Database(error)) if DB::is_contention(&*error) => {}
-                marked => return marked.map_err(Error::database(DOING)),
+                settled => return settled.map_err(Error::database(DOING)),
             }
         }
-        let rows: Vec<i64> = batch.iter().map(|finish| finish.sequence).collect();
+        let rows: Vec<i64> = batch.iter().map(|settlement| settlement.sequence).collect();
         let args = |free: Option<&HashSet<i64>>| {
-            let is_free =
-                |finish: &&&Settlement| free.is_none_or(|free| free.contains(&finish.sequence));
+            let is_free = |settlement: &&&Settlement| {
+                free.is_none_or(|free| free.contains(&settlement.sequence))
+            };
             let batch: Vec<&Settlement> = batch.iter().filter(is_free).copied().collect();
             args(&batch, owner, DB::DIALECT.arrays)
         };
         retrying!(DB, DOING, self.change_unlocked(sql, &rows, args).await)
     }
 
-    async fn mark_once(&self, sql: &SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {
+    async fn settle_once(&self, sql: &SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {
         let done = with_connection!(self, by_key connection => {
             fault_point!(self, Record => DB::execute(connection, sql.clone(), args).await)
         });
         done.map(|done| done.rows)
     }
 
-    /// Records one result in a transaction that is not ours to end. `false` if the row has moved on.
-    pub(crate) async fn finish_in(
+    /// Settles one row in a transaction that the caller ends. Returns `false` if the row has moved on.
+    pub(crate) async fn settle_in(
         &self,
         connection: &mut DB::Connection,
         owner: &str,
-        finish: &Settlement,
+        settlement: &Settlement,
         completion: Completion,
     ) -> Result<bool, Error> {
-        let (sql, args) = match (completion, &finish.result) {
+        let (sql, args) = match (completion, &settlement.verdict) {
             (Completion::Delete, Verdict::Done) => {
-                (&self.sql.delete_done, deletions(&[finish], owner, DB::DIALECT.arrays))
+                (&self.sql.settle_delete, deletions(&[settlement], owner, DB::DIALECT.arrays))
             }
-            _ => (&self.sql.finish, updates(&[finish], owner, DB::DIALECT.arrays)),
+            _ => (&self.sql.settle, updates(&[settlement], owner, DB::DIALECT.arrays)),
         };
-        #[cfg(feature = "testing")]
-        self.tell_time(connection).await.map_err(Error::database(DOING))?;
+        self.set_clock(connection).await.map_err(Error::database(DOING))?;
         let sql = sql.waiting.clone();
         let done = fault_point!(self, Record => DB::execute(connection, sql, args).await);
         Ok(done.map_err(Error::database(DOING))?.rows == 1)
     }
 
-    /// Reads a batch again of which not every result applied. Under its own token and unlocked, a row
-    /// bears our own mark. Under its own token and ours, it was passed over. Anything else has moved on.
+    /// Reads a batch again of which not every settlement applied. A row under its own token and unlocked
+    /// bears our own verdict. A row under its own token and locked by us was skipped. Any other has moved on.
     async fn reread(
         &self,
         owner: &str,
-        results: &[&Settlement],
+        settlements: &[&Settlement],
         absent: Absent,
         unsettled: &mut Unsettled,
     ) -> Result<(), Error> {
-        let sequences: Vec<i64> = results.iter().map(|finish| finish.sequence).collect();
+        let sequences: Vec<i64> =
+            settlements.iter().map(|settlement| settlement.sequence).collect();
         let rows = self.rows(DOING, self.sql.states.clone(), keys(&sequences)).await?;
         let number = |row, column| DB::int(row, column).ok().flatten();
         let state = |row| {
             let key = (number(row, 0)?, number(row, 1)?);
             let owner = DB::text(row, 2).ok()?;
-            let is_pending = matches!(number(row, 3), Some(0 | 2));
+            let status = number(row, 3).and_then(|code| Status::from_code(code.try_into().ok()?));
+            let is_pending = status.is_some_and(|status| !status.is_terminal());
             Some((key.0, State { token: key.1, owner, is_pending }))
         };
         let states: HashMap<i64, State> = rows.iter().filter_map(state).collect();
-        for finish in results {
-            let own = states.get(&finish.sequence).filter(|state| state.token == finish.token);
+        for settlement in settlements {
+            let state = states.get(&settlement.sequence);
+            let own = state.filter(|state| state.token == settlement.token);
             let is_applied = match absent {
-                Absent::Applied => !states.contains_key(&finish.sequence),
+                Absent::Applied => state.is_none(),
                 Absent::Stale => own.is_some_and(|state| state.owner.is_none()),
             };
             let is_ours = |state: &State| state.is_pending && state.owner.as_deref() == Some(owner);
             if own.is_some_and(is_ours) {
-                unsettled.locked.push(finish.sequence);
+                unsettled.locked.push(settlement.sequence);
             } else if !is_applied {
-                unsettled.stale.push(finish.sequence);
+                unsettled.stale.push(settlement.sequence);
             }
         }
         Ok(())
     }
 }
 
-/// What a row says of its delivery.
+/// The state of a row that a settlement did not apply to.
 struct State {
     token: i64,
     owner: Option<String>,
     is_pending: bool,
 }
 
-/// What it means that a row is not there.
+/// What it means that a row does not exist.
 #[derive(Clone, Copy)]
 enum Absent {
     Applied,
     Stale,
 }
 
-/// What is bound for a batch.
+/// Builds the arguments for a batch.
 type Arguments = fn(&[&Settlement], &str, bool) -> Vec<Arg>;
 
-pub(super) fn updates(results: &[&Settlement], owner: &str, arrays: bool) -> Vec<Arg> {
-    let rows = results.iter().map(|finish| {
-        let (mark, attempts, wait, error) = match &finish.result {
-            Verdict::Done => (1, None, Duration::ZERO, None),
-            Verdict::Retry { attempts, delay, error } => {
-                (2, Some(*attempts), *delay, Some(error_text(error)))
-            }
-            Verdict::Dead { attempts, error } => {
-                (3, Some(*attempts), Duration::ZERO, Some(error_text(error)))
-            }
-            Verdict::Deferred { delay } => (4, None, *delay, None),
-            Verdict::Released => (5, None, Duration::ZERO, None),
-            Verdict::Cancelled => (6, None, Duration::ZERO, None),
-            Verdict::Postponed { delay } => (7, None, *delay, None),
-        };
+pub(super) fn updates(settlements: &[&Settlement], owner: &str, arrays: bool) -> Vec<Arg> {
+    let rows = settlements.iter().map(|Settlement { sequence, token, verdict }| {
+        let attempts = verdict.attempts().map(|attempts| attempts.min(MAX_ATTEMPTS).into());
         [
-            Cell::Int(Some(finish.sequence)),
-            Cell::Int(Some(finish.token)),
-            Cell::Int(Some(mark)),
-            Cell::Int(attempts.map(|attempts| attempts.min(MAX_ATTEMPTS).into())),
-            Cell::Int(Some(span(wait))),
-            Cell::Text(error),
+            Cell::Int(Some(*sequence)),
+            Cell::Int(Some(*token)),
+            Cell::Int(Some(verdict.kind().code())),
+            Cell::Int(attempts),
+            Cell::Int(Some(span(verdict.delay().unwrap_or_default()))),
+            Cell::Text(verdict.error().map(error_text)),
         ]
     });
     let mut args = Batch::new(rows).into_args(arrays);
@@ -310,13 +246,42 @@ pub(super) fn updates(results: &[&Settlement], owner: &str, arrays: bool) -> Vec
     args
 }
 
-pub(super) fn deletions(results: &[&Settlement], owner: &str, arrays: bool) -> Vec<Arg> {
-    let rows = results
-        .iter()
-        .map(|finish| [Cell::Int(Some(finish.sequence)), Cell::Int(Some(finish.token))]);
+pub(super) fn deletions(settlements: &[&Settlement], owner: &str, arrays: bool) -> Vec<Arg> {
+    let rows = settlements.iter().map(|settlement| {
+        [Cell::Int(Some(settlement.sequence)), Cell::Int(Some(settlement.token))]
+    });
     let mut args = Batch::new(rows).into_args(arrays);
     args.push(owner.into());
     args
+}
+
+/// Fills the parts of a settling statement that follow from the state machine, so that no statement repeats
+/// it: `{status_after}`, and the codes of the verdicts that end an event (`{final_verdicts}`), that clear its
+/// take-overs (`{clearing_verdicts}`), and that take one off (`{surviving_verdicts}`).
+pub(super) fn render_verdicts(template: &str) -> String {
+    let codes = |which: fn(VerdictKind) -> bool| {
+        let codes = VerdictKind::ALL.into_iter().filter(|kind| which(*kind));
+        codes.map(|kind| kind.code().to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let is_final = |kind| Status::New.after(kind).is_some_and(Status::is_terminal);
+    template
+        .replace("{status_after}", &status_after())
+        .replace("{final_verdicts}", &codes(is_final))
+        .replace("{clearing_verdicts}", &codes(|kind| kind.takeovers_after(2) == 0))
+        .replace("{surviving_verdicts}", &codes(|kind| kind.takeovers_after(2) == 1))
+}
+
+/// [`Status::after`] as SQL, for the statuses that a verdict applies to.
+fn status_after() -> String {
+    let mut sql = "CASE settlement.verdict".to_owned();
+    for kind in VerdictKind::ALL {
+        let (new, retry) = (Status::New.after(kind), Status::Retry.after(kind));
+        // A verdict that keeps the status is the ELSE.
+        if let Some(status) = new.filter(|_| new == retry) {
+            sql += &format!(" WHEN {} THEN {}", kind.code(), status.code());
+        }
+    }
+    sql + " ELSE entry.status END"
 }
 
 /// An error's text as it can be stored anywhere: without control characters, and not too long. One that was

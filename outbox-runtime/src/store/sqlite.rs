@@ -10,7 +10,7 @@
 
 use super::backend::backend;
 use super::dialect::{
-    Check, Dialect, Insert, Locking, MISSING_INDEX, OpenTransaction, Places, READ_ONLY, Settle,
+    Check, Dialect, Insert, Locking, MISSING_INDEX, OpenTransaction, Places, READ_ONLY, SkipLocked,
 };
 
 backend! {
@@ -23,24 +23,6 @@ backend! {
     relay: |options, _timeout| options,
     listen: |_pool, _channel, _heard| std::future::pending().await,
 }
-
-/// The clock of a test: a table that belongs to the connection, and no schema shows it.
-#[cfg(feature = "testing")]
-pub(super) const MANUAL_CLOCK: &str = "\
-    CREATE TEMP TABLE outbox_clock (micros INTEGER NOT NULL); \
-    INSERT INTO temp.outbox_clock VALUES (0)";
-
-#[cfg(feature = "testing")]
-pub(super) const SET_MANUAL_CLOCK: &str = "UPDATE temp.outbox_clock SET micros = ?";
-
-/// Goes by the clock of a test.
-#[cfg(feature = "testing")]
-pub(super) const MANUAL: Dialect = Dialect {
-    now: "(SELECT micros FROM temp.outbox_clock)",
-    later: ("((SELECT micros FROM temp.outbox_clock) + ", ")"),
-    earlier: ("((SELECT micros FROM temp.outbox_clock) - ", ")"),
-    ..DIALECT
-};
 
 pub(super) const DIALECT: Dialect = Dialect {
     name: "SQLite",
@@ -120,27 +102,26 @@ pub(super) const DIALECT: Dialect = Dialect {
         WHERE entry.sequence = ours.sequence AND entry.claim_token = ours.token \
             AND entry.locked_by = ours.owner AND +entry.status IN (0, 2) RETURNING sequence",
     ),
-    finish: "\
+    settle: "\
         UPDATE {table} AS entry SET \
-            status = CASE mark WHEN 1 THEN 1 WHEN 3 THEN 3 WHEN 2 THEN 2 WHEN 4 THEN 2 \
-                WHEN 7 THEN 2 ELSE entry.status END, \
-            attempts = COALESCE(outcome.attempts, entry.attempts), \
-            available_at = CASE WHEN mark IN (1, 3) THEN entry.available_at ELSE {now} + wait END, \
-            done_at = CASE WHEN mark IN (1, 3) THEN {now} ELSE entry.done_at END, \
+            status = {status_after}, \
+            attempts = COALESCE(settlement.attempts, entry.attempts), \
+            available_at = CASE WHEN settlement.verdict IN ({final_verdicts}) THEN entry.available_at ELSE {now} + wait END, \
+            done_at = CASE WHEN settlement.verdict IN ({final_verdicts}) THEN {now} ELSE entry.done_at END, \
             last_error = COALESCE(error, entry.last_error), \
-            takeovers = CASE WHEN mark IN (1, 2, 3) THEN 0 \
-                WHEN mark IN (4, 6) AND entry.takeovers > 1 THEN entry.takeovers - 1 \
+            takeovers = CASE WHEN settlement.verdict IN ({clearing_verdicts}) THEN 0 \
+                WHEN settlement.verdict IN ({surviving_verdicts}) AND entry.takeovers > 1 THEN entry.takeovers - 1 \
                 ELSE entry.takeovers END, \
             locked_by = NULL, locked_at = NULL \
-        FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS mark, \
+        FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS verdict, \
             value ->> 3 AS attempts, value ->> 4 AS wait, value ->> 5 AS error \
-            FROM json_each($1)) AS outcome \
-        WHERE entry.sequence = outcome.sequence AND entry.claim_token = outcome.token \
+            FROM json_each($1)) AS settlement \
+        WHERE entry.sequence = settlement.sequence AND entry.claim_token = settlement.token \
             AND entry.locked_by = $2 AND +entry.status IN (0, 2)",
-    delete_done: "\
+    settle_delete: "\
         DELETE FROM {table} WHERE +status IN (0, 2) AND (sequence, claim_token) IN ( \
             SELECT value ->> 0, value ->> 1 FROM json_each($1)) AND locked_by = $2",
-    settle: Settle::Alone,
+    skip_locked: SkipLocked::Alone,
     states: "\
         SELECT sequence, claim_token, locked_by, status FROM {table} \
         WHERE sequence IN (SELECT value FROM json_each($1))",

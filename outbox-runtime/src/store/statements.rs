@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
-use super::dialect::{self, Dialect, Locking, Settle};
-use super::{Table, doctor, inspect, pending, schema};
+use super::dialect::{self, Dialect, Locking, SkipLocked};
+use super::{Table, doctor, inspect, pending, schema, settle};
 
 /// The columns of a row in hand, in the order in which [`row`](super::row) reads them.
 const COLUMNS: &str = "{int:entry.sequence}, entry.event_id, entry.event_type, entry.aggregate_type, \
@@ -96,14 +96,6 @@ const WINDOW_END: &str = "\
     SELECT {micros:available_at}, {int:sequence} FROM {table} {by:claim} \
     WHERE {pending:{status}} AND {between} ORDER BY available_at, sequence LIMIT 1 OFFSET $5";
 
-/// For tests, which have small tables.
-#[cfg(feature = "testing")]
-const EVERYTHING: &str = "\
-    SELECT {columns}, {int:CASE WHEN entry.available_at <= {now} THEN 1 ELSE 0 END}, \
-        {micros:CASE WHEN entry.status IN (0, 2) AND entry.locked_by IS NULL \
-            THEN entry.available_at END} \
-    FROM {table} AS entry ORDER BY entry.sequence";
-
 /// The statements of one table.
 #[derive(Debug)]
 pub(super) struct Statements {
@@ -119,8 +111,8 @@ pub(super) struct Statements {
     pub(super) claim_one: SqlStr,
     pub(super) renew: SqlStr,
     pub(super) renew_update: Option<SqlStr>,
-    pub(super) finish: Settling,
-    pub(super) delete_done: Settling,
+    pub(super) settle: Settling,
+    pub(super) settle_delete: Settling,
     /// Locks the rows that no other session has locked, for a transaction that then records results.
     pub(super) lock_free: Option<SqlStr>,
     pub(super) states: SqlStr,
@@ -152,10 +144,6 @@ pub(super) struct Statements {
     pub(super) inspect: inspect::Sql,
     pub(super) pending_by_type: [[SqlStr; 2]; 2],
     pub(super) doctor: doctor::Sql,
-    #[cfg(feature = "testing")]
-    pub(super) everything: SqlStr,
-    #[cfg(feature = "testing")]
-    pub(super) clear: SqlStr,
 }
 
 /// A statement that records results.
@@ -186,7 +174,7 @@ pub(super) struct Claims {
 
 impl Statements {
     pub(super) fn new(dialect: &Dialect, table: &Table) -> Self {
-        let sql = |template: &str| safe(dialect.render(&expand(template), table));
+        let sql = |template: &str| render(dialect, table, template);
         let purge = |status: &str| {
             let template = |template: &&str| sql(&template.replace("{status}", status));
             dialect.purge.iter().map(template).collect()
@@ -196,19 +184,19 @@ impl Statements {
             Locking::LockThenUpdate { lock, update }
             | Locking::ReadThenUpdate { read: lock, update } => (sql(lock), Some(sql(update))),
         };
-        let settle = |template: &str| match dialect.settle {
-            Settle::Statement { waiting, skipping } => Settling {
+        let settling = |template: &str| match dialect.skip_locked {
+            SkipLocked::Statement { waiting, skipping } => Settling {
                 waiting: sql(&template.replace("{keys}", waiting)),
                 skipping: Some(sql(&template.replace("{keys}", skipping))),
             },
-            Settle::LockFirst(_) | Settle::Alone => {
+            SkipLocked::LockFirst(_) | SkipLocked::Alone => {
                 Settling { waiting: sql(template), skipping: None }
             }
         };
-        let delete = |only: &str| settle(&dialect.delete.replace("{only}", only));
-        let lock_free = match dialect.settle {
-            Settle::LockFirst(lock) => Some(sql(lock)),
-            Settle::Statement { .. } | Settle::Alone => None,
+        let delete = |only: &str| settling(&dialect.delete.replace("{only}", only));
+        let lock_free = match dialect.skip_locked {
+            SkipLocked::LockFirst(lock) => Some(sql(lock)),
+            SkipLocked::Statement { .. } | SkipLocked::Alone => None,
         };
         let claim_update = match &dialect.claim {
             Locking::AtOnce(_) => None,
@@ -229,8 +217,8 @@ impl Statements {
             claim_one: sql(CLAIM_ONE),
             renew,
             renew_update,
-            finish: settle(dialect.finish),
-            delete_done: settle(dialect.delete_done),
+            settle: settling(&settle::render_verdicts(dialect.settle)),
+            settle_delete: settling(dialect.settle_delete),
             lock_free,
             states: sql(dialect.states),
             dead_query: sql(DEAD_QUERY),
@@ -264,10 +252,6 @@ impl Statements {
             inspect: inspect::Sql::new(dialect, sql),
             pending_by_type: pending::sql(sql),
             doctor: doctor::Sql::new(dialect, sql),
-            #[cfg(feature = "testing")]
-            everything: sql(EVERYTHING),
-            #[cfg(feature = "testing")]
-            clear: sql("DELETE FROM {table}"),
         }
     }
 }
@@ -326,7 +310,7 @@ impl Claims {
                 .replace("{status}", status)
                 .replace("{between}", dialect.between)
                 .replace("{pairs}", &restriction);
-            safe(dialect.render(&expand(&template), table))
+            render(dialect, table, &template)
         };
         // The pairs are the last arguments of the claim, and the only ones of the count.
         let unknown = |status| safe(sql(UNKNOWN, status).as_str().replace("$10", "$1"));
@@ -371,6 +355,11 @@ pub(super) fn of_schema(dialect: &Dialect, table: &Table, template: &str) -> Sql
 /// The name that sqlx gives to its savepoints.
 pub(super) fn savepoint_of_sqlx(depth: usize) -> SqlStr {
     safe(format!("SAVEPOINT _sqlx_savepoint_{depth}"))
+}
+
+/// Renders a statement of a table.
+pub(super) fn render(dialect: &Dialect, table: &Table, template: &str) -> SqlStr {
+    safe(dialect.render(&expand(template), table))
 }
 
 fn expand(template: &str) -> String {

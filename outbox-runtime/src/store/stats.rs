@@ -25,11 +25,11 @@ impl<DB: Backend> Store<DB> {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn stats(&self, subscription: &TypeFilter) -> Result<Stats, Error> {
+    pub async fn stats(&self, types: &TypeFilter) -> Result<Stats, Error> {
         let doing = "reading statistics";
         let mut stats = Stats::default();
-        let args = || subscription.args(DB::DIALECT);
-        let claims = subscription.claims(&self.sql);
+        let args = || types.args(DB::DIALECT);
+        let claims = types.claims(&self.sql);
         for (pending, unknown) in self.sql.pending.iter().zip(&claims.unknown) {
             let rows = self.rows(doing, pending.clone(), vec![]).await?;
             let column = |column| {

@@ -80,7 +80,7 @@ impl<DB: Backend> Store<DB> {
         writes.extend([&self.sql.inserted, &self.sql.existing]);
         let marks: &[&SqlStr] = match purpose {
             Purpose::Write => &[],
-            Purpose::Acknowledge => &[&self.sql.finish.waiting, &self.sql.delete_done.waiting],
+            Purpose::Acknowledge => &[&self.sql.settle.waiting, &self.sql.settle_delete.waiting],
         };
         for statement in writes.iter().chain(marks) {
             DB::prepare(&mut tx, SqlStr::clone(statement)).await?;
@@ -97,7 +97,7 @@ impl<DB: Backend> Store<DB> {
     }
 
     /// Fails if the transaction is lost, in the middle of it.
-    pub(crate) async fn probe(&self, tx: &mut Transaction<'static, DB>) -> Result<(), Error> {
+    pub(crate) async fn check_open(&self, tx: &mut Transaction<'static, DB>) -> Result<(), Error> {
         for statement in DB::DIALECT.probe {
             DB::run(tx, statement.into_sql_str()).await.map_err(lost)?;
         }

@@ -9,7 +9,7 @@ use super::outbox::unwrap_at;
 use crate::listener::ListenerRegistry;
 use crate::store::Backend;
 use crate::store::harness::TestHarness;
-use crate::{Builder, Error};
+use crate::{Builder, Error, Mode};
 
 /// Starts building an outbox for a test: on SQLite in memory, with every `#[listener]` in this program.
 pub fn outbox() -> TestBuilder {
@@ -93,7 +93,9 @@ impl TestBuilder {
         // A program that only writes events has no listeners.
         let builder = Builder::new(pool.clone()).allow_empty();
         let builder = self.changes.into_iter().fold(builder, |builder, change| change(builder));
-        let outbox = builder.with_harness(harness.clone()).start().await?;
+        let mut builder = builder.mode(Mode::PollerOnly);
+        (builder.clock, builder.harness) = (harness.clock.monotonic(), Some(harness.clone()));
+        let outbox = builder.start().await?;
         Ok(TestOutbox::new(outbox, pool, harness))
     }
 }

@@ -34,30 +34,35 @@
 //! [`outbox()`] returns a [`TestBuilder`], which starts a [`TestOutbox`]. Its `drain` returns a [`Report`], its
 //! `deliver` calls one listener. [`published()`] returns what a transaction has written. `assert` has the macros,
 //! `expect` compares events and `diff` describes their differences. The clock is in `clock/manual.rs`, the faults
-//! are in `store/fault.rs`.
+//! are in `store/harness/fault.rs`.
 
 mod assert;
 mod builder;
 mod deliver;
 mod diff;
 mod expect;
+mod hot_queue;
 mod outbox;
 mod published;
 mod report;
+mod stepper;
 
 pub use builder::{TestBuilder, outbox};
 pub use deliver::Deliver;
 pub use expect::{Expectation, IntoExpectation};
 pub use outbox::TestOutbox;
 pub use published::{Published, published};
-pub use report::{Fate, Report, Reported};
+pub use report::{DeliveryResult, Report, Reported};
 
 #[doc(inline)]
 pub use crate::clock::ManualClock;
 #[doc(inline)]
-pub use crate::store::fault::{FaultPoint, Faults};
+pub use crate::store::harness::{FaultPoint, Faults};
 #[doc(inline)]
 pub use crate::{assert_published, refute_published};
+
+#[doc(hidden)]
+pub use hot_queue::{HotQueue, writer_with_hot_queue};
 
 #[doc(hidden)]
 pub use assert::{assert_exactly, assert_one, refute_one};

@@ -133,16 +133,16 @@ impl TestOutbox {
         async move {
             self.wait_for_connection("drain", place).await;
             let mut report = Report::default();
-            match self.stepper().drain(|entry, decision| report.note(entry, decision)).await {
+            match self.stepper().drain(|event, attempt| report.add(event, attempt)).await {
                 Ok(()) => {}
                 Err(error @ crate::Error::Closed) => return unwrap_at(place, Err(error)),
                 Err(error) => report.fail(error),
             }
             for stored in unwrap_at(place, self.outbox.store().everything().await) {
                 let event = &stored.row.envelope;
-                let heard = self.stepper().hears(event);
-                if stored.due && !stored.row.status.is_terminal() && !heard {
-                    report.note_unroutable(event);
+                let is_routable = self.stepper().is_routable(event);
+                if stored.due && !stored.row.status.is_terminal() && !is_routable {
+                    report.add_unroutable(event);
                 }
             }
             report

@@ -1,18 +1,17 @@
 use std::fmt;
 
 use crate::Error;
-use crate::dispatch::decide::Decision;
+use crate::dispatch::Attempt;
 use crate::error::chain;
-use crate::event::{EventEnvelope, EventId};
+use crate::event::{EventEnvelope, EventId, Verdict, VerdictKind};
 use crate::inflight::QueuedEvent;
-use crate::store::Verdict;
 
-/// What a [`drain`](super::TestOutbox::drain) has done. `{report}` tells it event by event.
+/// The deliveries of a [`drain`](super::TestOutbox::drain). `{report}` lists them one by one.
 ///
-/// An event that is delivered in several attempts is there once for each. A row that cannot be read at all goes
-/// dead without being told of.
+/// An event that is delivered in several attempts is there once for each. A row that cannot be decoded at all
+/// becomes dead and is not in the report.
 #[derive(Debug, Default)]
-#[must_use = "it says what became of the events"]
+#[must_use = "it contains the results of the deliveries"]
 pub struct Report {
     events: Vec<Reported>,
     failure: Option<Error>,
@@ -24,92 +23,85 @@ pub struct Report {
 pub struct Reported {
     /// The event.
     pub event: EventEnvelope,
-    /// What became of it.
-    pub fate: Fate,
-    /// Why, if its listener failed.
+    /// What followed from the delivery.
+    pub result: DeliveryResult,
+    /// Why its listener failed, if it did.
     pub error: Option<String>,
 }
 
-/// What became of an event.
+/// What followed from a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Fate {
-    /// Its listener is done with it.
-    Delivered,
-    /// Its listener failed, and will be called again.
-    Retried,
-    /// It was given up.
-    Dead,
-    /// It comes again, and no attempt was spent.
-    Deferred,
-    /// Nobody listens to it; it waits for a process that does.
+pub enum DeliveryResult {
+    /// The event has a verdict.
+    Verdict(VerdictKind),
+    /// No listener handles the event; it waits for a process that has one.
     Unroutable,
-    /// The database did not say whether its listener's transaction was committed. If it was not, the event
-    /// comes again when its lease has ended.
+    /// The database did not say whether the listener's transaction was committed. If it was not, the event
+    /// becomes available when its lease expires.
     Unknown,
 }
 
 impl Report {
-    /// Every delivery, in order.
+    /// Returns every delivery, in order.
     pub fn events(&self) -> &[Reported] {
         &self.events
     }
 
-    /// Why it could not go on, if the database failed.
+    /// Returns why the drain stopped, if the database failed.
     pub fn failure(&self) -> Option<&Error> {
         self.failure.as_ref()
     }
 
-    /// How many events were delivered.
+    /// Returns how many events were delivered.
     pub fn delivered(&self) -> usize {
-        self.count(Fate::Delivered)
+        self.count(VerdictKind::Done)
     }
 
-    /// How many attempts failed that are followed by another one.
+    /// Returns how many attempts failed that are followed by another one.
     pub fn retried(&self) -> usize {
-        self.count(Fate::Retried)
+        self.count(VerdictKind::Retry)
     }
 
-    /// How many events were given up.
+    /// Returns how many events were given up.
     pub fn dead(&self) -> usize {
-        self.count(Fate::Dead)
+        self.count(VerdictKind::Dead)
     }
 
-    /// How many events come again without having spent an attempt.
+    /// Returns how many events are delivered again without having spent an attempt.
     pub fn deferred(&self) -> usize {
-        self.count(Fate::Deferred)
-    }
-
-    /// How many events nobody listens to.
-    pub fn unroutable(&self) -> usize {
-        self.count(Fate::Unroutable)
-    }
-
-    /// How many events met this fate.
-    pub fn count(&self, fate: Fate) -> usize {
-        self.events.iter().filter(|reported| reported.fate == fate).count()
-    }
-
-    pub(super) fn note(&mut self, entry: &QueuedEvent, decision: &Decision) {
-        let (fate, error) = match decision {
-            Decision::Marked | Decision::Record(Verdict::Done) => (Fate::Delivered, None),
-            Decision::Record(Verdict::Retry { error, .. }) => (Fate::Retried, Some(error.clone())),
-            Decision::Record(Verdict::Dead { error, .. }) => (Fate::Dead, Some(error.clone())),
-            Decision::Record(
-                Verdict::Deferred { .. }
-                | Verdict::Postponed { .. }
-                | Verdict::Released
-                | Verdict::Cancelled,
-            ) => (Fate::Deferred, None),
-            Decision::Pause { error } => (Fate::Deferred, Some(error.clone())),
-            Decision::Leave => (Fate::Unknown, None),
+        let is_deferred = |kind| {
+            use VerdictKind::{Cancelled, Deferred, Postponed, Released};
+            matches!(kind, Deferred | Postponed | Released | Cancelled)
         };
-        self.events.push(Reported { event: entry.envelope.clone(), fate, error });
+        let results = self.events.iter().map(|reported| reported.result);
+        results
+            .filter(|result| matches!(result, DeliveryResult::Verdict(kind) if is_deferred(*kind)))
+            .count()
     }
 
-    pub(super) fn note_unroutable(&mut self, event: &EventEnvelope) {
-        let (event, fate) = (event.clone(), Fate::Unroutable);
-        self.events.push(Reported { event, fate, error: None });
+    /// Returns how many events are unroutable.
+    pub fn unroutable(&self) -> usize {
+        self.count(DeliveryResult::Unroutable)
+    }
+
+    /// Returns how many deliveries had this result: a [`VerdictKind`] or a [`DeliveryResult`].
+    pub fn count(&self, result: impl Into<DeliveryResult>) -> usize {
+        let result = result.into();
+        self.events.iter().filter(|reported| reported.result == result).count()
+    }
+
+    pub(super) fn add(&mut self, event: &QueuedEvent, attempt: &Attempt) {
+        let verdict = attempt.verdict.as_ref();
+        let result = verdict.map_or(DeliveryResult::Unknown, |verdict| verdict.kind().into());
+        let error = verdict.and_then(Verdict::error).map(str::to_owned);
+        let error = error.or_else(|| attempt.call.unreachable());
+        self.events.push(Reported { event: event.envelope.clone(), result, error });
+    }
+
+    pub(super) fn add_unroutable(&mut self, event: &EventEnvelope) {
+        let (event, result) = (event.clone(), DeliveryResult::Unroutable);
+        self.events.push(Reported { event, result, error: None });
     }
 
     pub(super) fn fail(&mut self, error: Error) {
@@ -118,27 +110,30 @@ impl Report {
 }
 
 impl Reported {
-    /// The event's id.
+    /// Returns the event's unique id.
     pub fn event_id(&self) -> EventId {
         self.event.event_id()
     }
 
-    /// The event's name.
+    /// Returns the event's type name.
     pub fn event_type(&self) -> &str {
         self.event.event_type()
     }
 }
 
-impl fmt::Display for Fate {
+impl From<VerdictKind> for DeliveryResult {
+    fn from(verdict: VerdictKind) -> Self {
+        Self::Verdict(verdict)
+    }
+}
+
+impl fmt::Display for DeliveryResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Delivered => "delivered",
-            Self::Retried => "to be retried",
-            Self::Dead => "dead",
-            Self::Deferred => "deferred",
-            Self::Unroutable => "heard by nobody",
-            Self::Unknown => "unknown",
-        })
+        match self {
+            Self::Verdict(verdict) => verdict.fmt(f),
+            Self::Unroutable => f.pad("unroutable"),
+            Self::Unknown => f.pad("unknown"),
+        }
     }
 }
 
@@ -147,16 +142,16 @@ impl fmt::Display for Report {
         if self.events.is_empty() {
             f.write_str("nothing was due")?;
         }
-        for (number, Reported { event, fate, error }) in (1..).zip(&self.events) {
+        for (number, Reported { event, result, error }) in (1..).zip(&self.events) {
             let separator = if number == 1 { "" } else { "\n" };
             let (aggregate, name) = (event.aggregate_type(), event.event_type());
-            write!(f, "{separator}{number}. {aggregate}/{name} {}: {fate}", event.event_id())?;
+            write!(f, "{separator}{number}. {aggregate}/{name} {}: {result}", event.event_id())?;
             if let Some(error) = error {
                 write!(f, ": {error}")?;
             }
         }
         match &self.failure {
-            Some(error) => write!(f, "\nit stopped there: {}", chain(error)),
+            Some(error) => write!(f, "\nthe drain stopped there: {}", chain(error)),
             None => Ok(()),
         }
     }

@@ -1,22 +1,23 @@
 use std::time::Instant;
 
-use super::{Hot, Left, Shared, Writer};
+use super::hot_path::{HotEvent, LeftToPoller};
+use super::{Shared, Writer};
 use crate::Error;
 use crate::event::{EventEnvelope, EventId, IntoEnvelope};
-use crate::store::{Backend, NewRow, Seated};
+use crate::store::{Backend, NewRow};
 use crate::trace;
 
-/// Proof that an event was inserted in a transaction that is not ours. Dropping it costs nothing but
-/// latency: the poller finds the event.
+/// Proof that an event was inserted in a transaction of the application's own. Dropping it costs only latency:
+/// the poller finds the event.
 #[derive(Debug)]
 #[must_use = "give it to `committed` after the commit, or drop it and leave the event to the poller"]
 pub struct Receipt {
-    /// The event's id.
+    /// The event's unique id.
     pub event_id: EventId,
     is_new: bool,
     /// The rows that are new; more than one if a hook has added events.
     inserted: Vec<(i64, EventEnvelope)>,
-    /// When it was inserted, or a moment earlier.
+    /// When it was inserted, or a little earlier.
     since: Instant,
 }
 
@@ -50,14 +51,13 @@ impl Receipt {
 }
 
 impl<DB: Backend> Writer<DB> {
-    /// Writes an event in a transaction that is not ours: a plain `sqlx::Transaction`, or a
-    /// connection handed over by another layer. The row is due at once; whether it is ever seen is
-    /// up to that transaction.
+    /// Writes an event in a transaction of the application's own: a plain `sqlx::Transaction`, or a connection
+    /// that another layer passes on. The row is due as soon as that transaction commits.
     ///
     /// Call it late: the row is inserted now, and its lock is kept until that transaction ends. Another
     /// transaction that writes the same id waits for as long; see [`Tx::flush`](super::Tx::flush).
     ///
-    /// It asks first whether the connection has a transaction, which is a round trip on MySQL and MariaDB.
+    /// It checks first that the connection has a transaction, which is a round trip on MySQL and MariaDB.
     ///
     /// # Errors
     /// [`Error::NoTransaction`] if the connection has no transaction, and [`Error::TransactionLost`] if the
@@ -74,7 +74,7 @@ impl<DB: Backend> Writer<DB> {
         let events = shared.hooks.before_write(vec![event])?;
         let events: Vec<EventEnvelope> = events.into_iter().map(trace::carry).collect();
         let rows: Vec<NewRow<'_>> =
-            events.iter().map(|envelope| NewRow { envelope, seated: Seated::No }).collect();
+            events.iter().map(|envelope| NewRow { envelope, claimed: None }).collect();
         let since = Instant::now();
         let inserted = shared.store.insert(connection, &rows).await;
         let inserted = inserted.map_err(|error| shared.store.lost_or(error))?;
@@ -86,44 +86,47 @@ impl<DB: Backend> Writer<DB> {
         Ok(first.map(|(event_id, is_new)| Receipt { event_id, is_new, inserted, since }))
     }
 
-    /// Says that the transaction of a receipt was committed, so that the event can be delivered at
-    /// once, and tells the hooks. If another node was faster, it delivers the event.
+    /// Reports that the transaction of a receipt was committed, so that the event can be delivered at once, and
+    /// calls the hooks. If another node has claimed the event already, that node delivers it.
     ///
     /// # Errors
     /// If the database fails; the poller finds the event then.
     pub async fn committed(&self, receipt: Receipt) -> Result<(), Error> {
         let events: Vec<EventEnvelope> = receipt.events().cloned().collect();
-        if let Some(counter) = &self.shared.counter {
-            events.iter().for_each(|event| counter.committed(event));
+        if let Some(meter) = &self.shared.meter {
+            events.iter().for_each(|event| meter.committed(event));
         }
         self.shared.hooks.after_commit(&events);
         for (sequence, envelope) in receipt.inserted {
-            self.hand_over(sequence, envelope, receipt.since).await?;
+            self.enqueue(sequence, envelope, receipt.since).await?;
         }
         Ok(())
     }
 
-    /// Gives an event that was committed to a worker, if one is free and no poller was faster.
-    async fn hand_over(
+    /// Queues a committed event for a worker, if there is a place and no poller has claimed it.
+    async fn enqueue(
         &self,
         sequence: i64,
         envelope: EventEnvelope,
         since: Instant,
     ) -> Result<(), Error> {
-        let Shared { seats, store, .. } = &*self.shared;
-        let Some(seat) = seats.reserve(&envelope, 0) else {
+        let Shared { hot_path, store, .. } = &*self.shared;
+        let permit = hot_path.reserve(&envelope, 0).zip(hot_path.lease());
+        let Some((permit, lease)) = permit else {
             let delayed = usize::from(envelope.delay().is_some());
-            seats.committed(Vec::new(), Left { due: 1 - delayed, delayed, since: Some(since) });
+            let left = LeftToPoller { due: 1 - delayed, delayed, since: Some(since) };
+            hot_path.committed(Vec::new(), left);
             return Ok(());
         };
-        if store.claim_inserted(sequence, &envelope, seats.lease()).await? {
-            seats.committed(vec![Hot { seat, sequence, envelope }], Left::default());
+        if store.claim_inserted(sequence, &envelope, lease).await? {
+            let hot = vec![HotEvent { permit, sequence, envelope }];
+            hot_path.committed(hot, LeftToPoller::default());
         }
         Ok(())
     }
 
-    /// Says that the transaction of a receipt was rolled back, and tells the hooks. Only they need it: nothing
-    /// is delivered in any case.
+    /// Reports that the transaction of a receipt was rolled back, and calls the hooks. Only they need it: the
+    /// event is not delivered in any case.
     pub fn rolled_back(&self, receipt: Receipt) {
         let events: Vec<EventEnvelope> = receipt.events().cloned().collect();
         self.shared.hooks.after_rollback(&events);

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use crate::Error;
 use crate::event::EventEnvelope;
 
-/// Looks on while events are written. Synchronous, and beside delivery: for audit, metrics, tests.
+/// Called when events are written, for audit, metrics and tests. Its methods are synchronous and have no influence
+/// on delivery.
 ///
-/// Only [`before_write`](Self::before_write) can change anything; what the others do wrong is logged
-/// and passed over.
+/// Only [`before_write`](Self::before_write) can change anything; panics of the others are logged and ignored.
 #[expect(unused_variables, reason = "the names document what is given")]
 pub trait WriterHook: Send + Sync {
-    /// Before events enter the transaction's buffer. It may change the list; an empty one means
-    /// that nothing is written.
+    /// Called before events enter the transaction's buffer. It may change the list; with an empty one nothing is
+    /// written.
     ///
     /// # Errors
-    /// To refuse: the caller gets the error, and nothing is written.
+    /// To refuse the events: the caller gets the error, and nothing is written.
     fn before_write(
         &self,
         events: Vec<EventEnvelope>,
@@ -23,17 +23,17 @@ pub trait WriterHook: Send + Sync {
         Ok(events)
     }
 
-    /// After events have entered the transaction's buffer.
+    /// Called after events have entered the transaction's buffer.
     fn after_write(&self, events: &[EventEnvelope]) {}
 
-    /// After the transaction was committed. An event whose id existed already was not written, and is not
-    /// among them. For events of [`write_in`](super::Writer::write_in), when
-    /// [`committed`](super::Writer::committed) says so.
+    /// Called after the transaction was committed. An event whose id existed already was not written, and is not
+    /// among `events`. For events of [`write_in`](super::Writer::write_in), called by
+    /// [`committed`](super::Writer::committed).
     fn after_commit(&self, events: &[EventEnvelope]) {}
 
-    /// After the transaction was rolled back, or dropped without a commit. Not after a commit whose
-    /// outcome is unknown: the poller decides that one. For events of [`write_in`](super::Writer::write_in), when
-    /// [`rolled_back`](super::Writer::rolled_back) says so.
+    /// Called after the transaction was rolled back, or dropped without a commit. Not called after a commit whose
+    /// outcome is unknown: its events are delivered if it took place. For events of
+    /// [`write_in`](super::Writer::write_in), called by [`rolled_back`](super::Writer::rolled_back).
     fn after_rollback(&self, events: &[EventEnvelope]) {}
 }
 
@@ -51,7 +51,7 @@ impl Hooks {
         Self(hooks)
     }
 
-    /// What is left to be written after every hook had its say.
+    /// Calls every hook in turn and returns the events that are left.
     pub(super) fn before_write(
         &self,
         mut events: Vec<EventEnvelope>,
@@ -70,24 +70,24 @@ impl Hooks {
     }
 
     pub(super) fn after_write(&self, events: &[EventEnvelope]) {
-        self.tell("after_write", events, |hook| hook.after_write(events));
+        self.call_each("after_write", events, |hook| hook.after_write(events));
     }
 
     pub(super) fn after_commit(&self, events: &[EventEnvelope]) {
-        self.tell("after_commit", events, |hook| hook.after_commit(events));
+        self.call_each("after_commit", events, |hook| hook.after_commit(events));
     }
 
     pub(super) fn after_rollback(&self, events: &[EventEnvelope]) {
-        self.tell("after_rollback", events, |hook| hook.after_rollback(events));
+        self.call_each("after_rollback", events, |hook| hook.after_rollback(events));
     }
 
-    fn tell(&self, what: &str, events: &[EventEnvelope], call: impl Fn(&dyn WriterHook)) {
+    fn call_each(&self, hook_name: &str, events: &[EventEnvelope], call: impl Fn(&dyn WriterHook)) {
         if events.is_empty() {
             return;
         }
         for hook in &self.0 {
             if catch_unwind(AssertUnwindSafe(|| call(&**hook))).is_err() {
-                tracing::error!(hook = what, "a writer hook panicked");
+                tracing::error!(hook = hook_name, "a writer hook panicked");
             }
         }
     }

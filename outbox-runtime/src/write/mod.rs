@@ -1,26 +1,21 @@
 //! Writing events in the business transaction.
 //!
 //! # Layout
-//! [`Writer`] begins transactions. [`Tx`] is one: it buffers events and inserts them as the last thing
-//! before the commit. [`Savepoint`] is a part of one that can be undone. [`WriterHook`] looks on.
-//! [`Seats`] is what the runtime offers: places for events that can be delivered at once. `acknowledge`
-//! ends a transaction in which a listener has worked, `foreign` is for transactions that are not ours, and
-//! `count` counts.
+//! [`Writer`] begins transactions. [`Tx`] is one: `tx` has what a user does with it, `commit` how it begins and
+//! ends. [`Savepoint`] is a part of one that can be rolled back. `foreign` is for transactions of the
+//! application's own. `hot_path` passes committed events to the workers of this process. [`WriterHook`] is for
+//! audit, metrics and tests.
 
-mod acknowledge;
-mod count;
+mod commit;
 mod foreign;
 mod hook;
-mod hot_path;
-mod permit_old;
+pub(crate) mod hot_path;
 mod savepoint;
 mod tx;
 
-pub(crate) use count::Counter;
 pub use foreign::Receipt;
 pub use hook::WriterHook;
-pub(crate) use hot_path::HotPath;
-pub use permit_old::{Hot, Left, NoSeats, Seat, Seats};
+pub(crate) use hot_path::{Admission, HotPath, HotRelay};
 pub use savepoint::Savepoint;
 pub use tx::{Tx, WriteOutcome, Written};
 
@@ -29,6 +24,7 @@ use std::sync::Arc;
 use sqlx::Pool;
 
 use crate::Error;
+use crate::metrics::Meter;
 use crate::store::{Backend, Purpose, Store, Table};
 use hook::Hooks;
 
@@ -43,11 +39,11 @@ pub struct Writer<DB: Backend> {
 struct Shared<DB: Backend> {
     store: Store<DB>,
     hooks: Hooks,
-    seats: Arc<dyn Seats>,
-    counter: Option<Counter>,
+    hot_path: HotPath<DB>,
+    meter: Option<Arc<Meter>>,
 }
 
-/// What nothing is.
+/// Implemented by no type; it exists for its error message.
 #[diagnostic::on_unimplemented(
     message = "an event can only be written inside of a transaction",
     label = "there is no transaction here",
@@ -64,43 +60,32 @@ impl<DB: Backend> Clone for Writer<DB> {
 }
 
 impl<DB: Backend> Writer<DB> {
-    /// A writer without hooks or seats: every event is left to a poller.
+    /// Returns a writer without a relay: every event is left to the poller of another process.
     pub fn new(pool: Pool<DB>, table: Table) -> Self {
-        Self::with(pool, table, Vec::new(), Arc::new(NoSeats))
+        Self::with(Store::new(pool, table), Vec::new(), HotPath::new(None, None), None)
     }
 
-    /// A writer with hooks, and with seats for events that can be delivered at once.
-    pub fn with(
-        pool: Pool<DB>,
-        table: Table,
-        hooks: Vec<Arc<dyn WriterHook>>,
-        seats: Arc<dyn Seats>,
-    ) -> Self {
-        Self::of(Store::new(pool, table), hooks, seats, None)
-    }
-
-    /// A writer that counts.
-    pub(crate) fn of(
+    pub(crate) fn with(
         store: Store<DB>,
         hooks: Vec<Arc<dyn WriterHook>>,
-        seats: Arc<dyn Seats>,
-        counter: Option<Counter>,
+        hot_path: HotPath<DB>,
+        meter: Option<Arc<Meter>>,
     ) -> Self {
-        Self { shared: Arc::new(Shared { store, hooks: Hooks::new(hooks), seats, counter }) }
+        Self { shared: Arc::new(Shared { store, hooks: Hooks::new(hooks), hot_path, meter }) }
     }
 
-    /// The store that it writes to.
+    /// Returns the store that it writes to.
     pub fn store(&self) -> &Store<DB> {
         &self.shared.store
     }
 
-    /// Not to be called: it exists to say, when somebody tries, that events are written inside of a
+    /// Not to be called: it exists for its compile error, which explains that events are written inside of a
     /// transaction.
     #[doc(hidden)]
     pub fn write<E: InTransaction>(&self, _: E) {}
 
-    /// Begins a transaction. On SQLite it has the write lock from the start, so it cannot fail half
-    /// way because of another writer.
+    /// Begins a transaction. On SQLite it holds the write lock from the start, so that it cannot fail half-way
+    /// because of another writer.
     ///
     /// # Errors
     /// If the pool has no connection within its `acquire_timeout`, or the database fails.
@@ -108,12 +93,12 @@ impl<DB: Backend> Writer<DB> {
     /// long; a task that begins a second one while its first is open gets it as well.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the queue of the pool, and no transaction open.
+    /// Dropping the future gives up the place in the pool's queue and leaves no transaction open.
     pub async fn begin(&self) -> Result<Tx<DB>, Error> {
         Tx::begin(Arc::clone(&self.shared), Purpose::Write).await
     }
 
-    /// Begins a transaction for a listener.
+    /// Begins a transaction for a call of a listener.
     pub(crate) async fn begin_acknowledging(&self) -> Result<Tx<DB>, Error> {
         Tx::begin(Arc::clone(&self.shared), Purpose::Acknowledge).await
     }

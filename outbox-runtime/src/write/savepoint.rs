@@ -3,14 +3,14 @@ use std::ops::{Deref, DerefMut};
 use sqlx::{Connection, Transaction};
 
 use super::Shared;
+use super::tx::write_to;
 use crate::Error;
 use crate::event::{EventEnvelope, EventId, IntoEnvelope};
 use crate::store::Backend;
-use crate::trace;
 
-/// A part of a [`Tx`](super::Tx) that can be undone on its own, with the events written in it.
+/// A part of a [`Tx`](super::Tx) that can be rolled back on its own, with the events written in it.
 ///
-/// Dropping it undoes it.
+/// Dropping it rolls it back.
 #[derive(Debug)]
 pub struct Savepoint<'a, DB: Backend> {
     // `None` only after it was ended.
@@ -34,7 +34,7 @@ impl<'a, DB: Backend> Savepoint<'a, DB> {
     /// Writes an event, as [`Tx::write`](super::Tx::write) does.
     ///
     /// # Errors
-    /// If the event cannot be stored as it is, or a hook refuses it.
+    /// If the event is invalid, or a hook refuses it.
     pub fn write(&mut self, event: impl IntoEnvelope) -> Result<Option<EventId>, Error> {
         Ok(self.write_all([event])?.first().copied())
     }
@@ -42,15 +42,15 @@ impl<'a, DB: Backend> Savepoint<'a, DB> {
     /// Writes several events, as [`Tx::write_all`](super::Tx::write_all) does.
     ///
     /// # Errors
-    /// If an event cannot be stored as it is, or a hook refuses them.
+    /// If an event is invalid, or a hook refuses them.
     pub fn write_all<E: IntoEnvelope>(
         &mut self,
         events: impl IntoIterator<Item = E>,
     ) -> Result<Vec<EventId>, Error> {
-        buffer(&mut self.buffer, self.shared, events)
+        write_to(&mut self.buffer, self.shared, events)
     }
 
-    /// Keeps what was done; it shares the fate of the whole transaction.
+    /// Keeps what was done, as part of the transaction.
     ///
     /// # Errors
     /// If the database fails.
@@ -65,7 +65,7 @@ impl<'a, DB: Backend> Savepoint<'a, DB> {
         Ok(())
     }
 
-    /// Undoes what was done.
+    /// Rolls back what was done.
     ///
     /// # Errors
     /// If the database fails.
@@ -78,7 +78,7 @@ impl<'a, DB: Backend> Savepoint<'a, DB> {
         ended.map_err(Error::database("rolling back to a savepoint"))
     }
 
-    /// Begins a smaller part.
+    /// Begins a part of this part.
     ///
     /// # Errors
     /// If the database fails.
@@ -91,23 +91,6 @@ impl<'a, DB: Backend> Savepoint<'a, DB> {
         let undone = std::mem::take(&mut self.buffer);
         self.shared.hooks.after_rollback(&undone);
     }
-}
-
-/// Checks events, asks the hooks, and keeps what is left.
-pub(super) fn buffer<DB: Backend, E: IntoEnvelope>(
-    buffer: &mut Vec<EventEnvelope>,
-    shared: &Shared<DB>,
-    events: impl IntoIterator<Item = E>,
-) -> Result<Vec<EventId>, Error> {
-    let checked = |event: E| event.into_envelope_at(shared.store.wall_clock());
-    let events = events.into_iter().map(checked).collect::<Result<Vec<_>, _>>()?;
-    let events = shared.hooks.before_write(events)?;
-    // What a hook has added is of the same trace.
-    let events: Vec<EventEnvelope> = events.into_iter().map(trace::carry).collect();
-    let ids = events.iter().map(EventEnvelope::event_id).collect();
-    shared.hooks.after_write(&events);
-    buffer.extend(events);
-    Ok(ids)
 }
 
 impl<DB: Backend> Deref for Savepoint<'_, DB> {

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use outbox::{Delivery, ListenerError, ListenerErrorKind, ListenerRegistry};
-use outbox_runtime::store::{
-    Claim, Completion, DeadFilter, Settlement, Store, TypeFilter, Verdict,
-};
+use outbox_runtime::event::Verdict;
+use outbox_runtime::store::{Claim, Completion, DeadFilter, Settlement, Store, TypeFilter};
 use outbox_tests::arbitrary::{SECRET, debug_text, error_text, samples};
 use outbox_tests::{Fresh, TestDatabase, TestTable, on_every_database};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
@@ -171,7 +170,7 @@ async fn finish<DB: TestDatabase>(
     let failed = rows.iter().map(|row| Settlement {
         sequence: row.sequence,
         token: row.token,
-        result: Verdict::Retry {
+        verdict: Verdict::Retry {
             attempts: row.attempts.saturating_add(1),
             delay: Duration::from_secs(60),
             error: "x".to_owned(),
@@ -180,10 +179,10 @@ async fn finish<DB: TestDatabase>(
     let dead = undecodable.iter().map(|row| Settlement {
         sequence: row.sequence,
         token: row.token,
-        result: Verdict::Dead { attempts: 0, error: row.reason.to_owned() },
+        verdict: Verdict::Dead { attempts: 0, error: row.reason.to_owned() },
     });
     let results: Vec<Settlement> = failed.chain(dead).collect();
-    assert!(store.finish("a", &results, Completion::Keep).await.unwrap().is_empty());
+    assert!(store.settle("a", &results, Completion::Keep).await.unwrap().is_empty());
 }
 
 on_every_database!(a_claim_succeeds_whatever_the_rows_contain);

@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use outbox::EventEnvelope;
-use outbox_runtime::store::{Completion, Settlement, Verdict};
+use outbox_runtime::event::Verdict;
+use outbox_runtime::store::{Completion, Settlement};
 use outbox_tests::arbitrary::{envelope, samples, text};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database};
 use proptest::prelude::*;
@@ -85,11 +86,11 @@ async fn any_error_text_is_sanitized_and_truncated<DB: TestDatabase>(db: Fresh<D
                 0 => Verdict::Retry { attempts, delay: Duration::MAX, error },
                 _ => Verdict::Dead { attempts, error },
             };
-            Settlement { sequence: row.sequence, token: row.token, result }
+            Settlement { sequence: row.sequence, token: row.token, verdict: result }
         })
         .collect();
     // The highest number of attempts, and the longest delay.
-    assert!(store.finish("a", &finish, Completion::Keep).await.unwrap().is_empty());
+    assert!(store.settle("a", &finish, Completion::Keep).await.unwrap().is_empty());
     let sql = format!("SELECT last_error FROM {} ORDER BY sequence", store.table());
     let mut connection = db.pool.acquire().await.unwrap();
     let found =

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::{LIMITS, row, sequences, startable};
+use super::{LIMITS, listener, row, sequences, startable};
 use crate::clock::Clock;
+use crate::event::Verdict;
 use crate::inflight::{ConcurrencyLimit, InFlight, Limits, NoPermit, Permit, QueuedEvent};
-use crate::store::Verdict;
 
 const PLACES: usize = 160;
 
@@ -21,22 +21,25 @@ fn listeners(count: usize) -> (Arc<InFlight>, Arc<Mutex<Instant>>) {
 }
 
 fn admit(inflight: &InFlight, sequences: impl IntoIterator<Item = i64>, group: usize) {
-    let rows = sequences.into_iter().map(|sequence| (row(sequence, 1), Some(group))).collect();
+    let rows = sequences.into_iter().map(|sequence| (row(sequence, 1), listener(group))).collect();
     inflight.admit(rows, inflight.now());
 }
 
 fn by_listener(entries: &[QueuedEvent], count: usize) -> Vec<usize> {
-    (0..count).map(|one| entries.iter().filter(|entry| entry.group == Some(one)).count()).collect()
+    (0..count)
+        .map(|one| entries.iter().filter(|entry| entry.listener == listener(one)).count())
+        .collect()
 }
 
 #[test]
 fn a_listener_without_others_has_every_worker_and_place() {
     let (inflight, _) = listeners(1);
-    let seats: Vec<Permit> = std::iter::from_fn(|| inflight.reserve(1, Some(0), 0).ok()).collect();
-    assert_eq!(seats.len(), PLACES);
+    let permits: Vec<Permit> =
+        std::iter::from_fn(|| inflight.reserve(1, listener(0), 0).ok()).collect();
+    assert_eq!(permits.len(), PLACES);
     admit(&inflight, 0..150, 0);
-    let room = inflight.start_claim();
-    assert_eq!((room.open, room.lane, room.changes_in), (vec![true], 10, None));
+    let budget = inflight.start_claim();
+    assert_eq!((budget.open, budget.free_places, budget.changes_in), (vec![true], 10, None));
     let started: Vec<QueuedEvent> = startable(&inflight).into_iter().take(16).collect();
     assert_eq!(started.len(), 16);
 }
@@ -103,16 +106,16 @@ fn few_workers_leave_one() {
 fn a_listener_leaves_an_eighth_of_the_hot_queue() {
     let (inflight, _) = listeners(3);
     let all = |group| -> Vec<Permit> {
-        std::iter::from_fn(|| inflight.reserve(1, Some(group), 0).ok()).collect()
+        std::iter::from_fn(|| inflight.reserve(1, listener(group), 0).ok()).collect()
     };
     let slow = all(0);
     assert_eq!(slow.len(), 140);
-    assert_eq!(inflight.reserve(1, Some(0), 0).unwrap_err(), NoPermit::Full);
+    assert_eq!(inflight.reserve(1, listener(0), 0).unwrap_err(), NoPermit::Full);
     let second = all(1);
     assert_eq!(second.len(), 18, "seven eighths of what the first has left");
     assert_eq!(all(2).len(), 1);
     drop(slow);
-    assert!(inflight.reserve(1, Some(1), 0).is_ok());
+    assert!(inflight.reserve(1, listener(1), 0).is_ok());
 }
 
 /// Lets so many calls end.
@@ -131,14 +134,14 @@ fn a_slow_listener_is_left_out_of_claims_when_its_share_is_used_up() {
     assert_eq!(inflight.start_claim().rows, 10, "its share is 140");
     let mut running = startable(&inflight);
     admit(&inflight, 200..220, 0);
-    let room = inflight.start_claim();
-    assert_eq!((room.lane, room.open), (0, vec![true, true]), "it may just be busy");
-    assert_eq!(room.changes_in, Some(Duration::from_millis(100)));
-    assert_eq!(room.reopens_in, None, "nothing happens by itself if nothing is due");
+    let budget = inflight.start_claim();
+    assert_eq!((budget.free_places, budget.open), (0, vec![true, true]), "it may just be busy");
+    assert_eq!(budget.changes_in, Some(Duration::from_millis(100)));
+    assert_eq!(budget.reopens_in, None, "nothing happens by itself if nothing is due");
     *now.lock().unwrap() += Duration::from_millis(100);
-    let room = inflight.start_claim();
-    assert_eq!((room.lane, room.open.clone()), (24, vec![false, true]), "it is slow");
-    assert!(room.lane >= room.worthwhile(20), "the others have what it has left");
+    let budget = inflight.start_claim();
+    assert_eq!((budget.free_places, budget.open.clone()), (24, vec![false, true]), "it is slow");
+    assert!(budget.free_places >= budget.worthwhile(20), "the others have what it has left");
     // Some of its calls end; it is not claimed for until much of its share is free.
     for _ in 0..4 {
         end(&inflight, &mut running, 14);
@@ -158,8 +161,8 @@ fn a_busy_listener_is_not_left_out_of_claims() {
         *now.lock().unwrap() += Duration::from_millis(90);
         end(&inflight, &mut running, 14);
         end(&inflight, &mut running, 14);
-        let room = inflight.start_claim();
-        assert!(room.lane >= room.worthwhile(20), "{room:?}");
+        let budget = inflight.start_claim();
+        assert!(budget.free_places >= budget.worthwhile(20), "{budget:?}");
         admit(&inflight, refill * 1_000..refill * 1_000 + 28, 0);
     }
 }
@@ -173,25 +176,31 @@ fn a_second_slow_listener_leaves_places_for_a_third() {
         inflight.start_claim();
         *now.lock().unwrap() += Duration::from_millis(100);
     }
-    let room = inflight.start_claim();
-    assert_eq!(room.open, [false, false, true]);
-    assert!(room.lane >= room.worthwhile(20) && room.rows >= 1, "{room:?}");
+    let budget = inflight.start_claim();
+    assert_eq!(budget.open, [false, false, true]);
+    assert!(budget.free_places >= budget.worthwhile(20) && budget.rows >= 1, "{budget:?}");
 }
 
 #[test]
 fn large_payloads_of_one_listener_leave_memory_for_the_others() {
     let (inflight, now) = listeners(2);
     let large: Vec<Permit> =
-        std::iter::from_fn(|| inflight.reserve(10_000, Some(0), 0).ok()).collect();
+        std::iter::from_fn(|| inflight.reserve(10_000, listener(0), 0).ok()).collect();
     assert_eq!(large.len(), 8, "of a budget for ten");
-    assert!(inflight.reserve(10_000, Some(1), 0).is_ok());
-    let room = inflight.start_claim();
-    assert_eq!((room.lane, room.open), (0, vec![true, true]));
+    assert!(inflight.reserve(10_000, listener(1), 0).is_ok());
+    let budget = inflight.start_claim();
+    assert_eq!((budget.free_places, budget.open), (0, vec![true, true]));
     *now.lock().unwrap() += Duration::from_millis(100);
-    let room = inflight.start_claim();
-    assert_eq!((room.lane, room.open, room.bytes), (PLACES, vec![false, true], 17_500));
+    let budget = inflight.start_claim();
+    assert_eq!(
+        (budget.free_places, budget.open, budget.bytes),
+        (PLACES, vec![false, true], 17_500)
+    );
     drop(large);
-    assert!(inflight.reserve(99_000, Some(0), 0).is_ok(), "a payload that is larger goes alone");
+    assert!(
+        inflight.reserve(99_000, listener(0), 0).is_ok(),
+        "a payload that is larger goes alone"
+    );
 }
 
 #[test]
@@ -203,10 +212,10 @@ fn a_queue_that_stays_half_full_is_claimed_into_all_the_same() {
     }
     // All sixteen workers are busy, and the calls do not end.
     let running: Vec<QueuedEvent> = std::iter::from_fn(|| inflight.try_next()).take(16).collect();
-    let few = |room: &crate::inflight::ClaimBudget| room.lane < room.worthwhile(20);
-    let room = inflight.start_claim();
-    assert!(few(&room) && room.lane == running.len(), "{room:?}");
-    assert_eq!(room.changes_in, Some(Duration::from_millis(100)));
+    let few = |budget: &crate::inflight::ClaimBudget| budget.free_places < budget.worthwhile(20);
+    let budget = inflight.start_claim();
+    assert!(few(&budget) && budget.free_places == running.len(), "{budget:?}");
+    assert_eq!(budget.changes_in, Some(Duration::from_millis(100)));
     *now.lock().unwrap() += Duration::from_millis(100);
     assert!((0..2).all(|_| !few(&inflight.claim_budget())), "to ask takes nothing away");
     assert!(!few(&inflight.start_claim()), "after a while a small claim is made");

@@ -3,11 +3,11 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Faults that a test has the connection make.
+/// Faults that a test injects into the connection.
 ///
-/// `outbox.faults().commit().fail()` is one, and `outbox.faults().claim().times(3).lose_answer()` are
-/// three. They happen where the outbox talks to the database, so everything above is the real thing.
-/// Several at the same point happen one after another.
+/// `outbox.faults().commit().fail()` is one, and `outbox.faults().claim().times(3).lose_answer()` are three. They
+/// happen where the outbox talks to the database, so that everything above is the real thing. Several faults at the
+/// same point happen one after another.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
     waiting: Arc<Mutex<Waiting>>,
@@ -15,7 +15,7 @@ pub struct Faults {
 
 type Waiting = HashMap<Point, VecDeque<Fault>>;
 
-/// Where the outbox talks to the database.
+/// A place where the outbox talks to the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Point {
     Begin,
@@ -27,12 +27,12 @@ pub(crate) enum Point {
 
 #[derive(Debug, Clone, Copy)]
 struct Fault {
-    /// `None` is for ever.
+    /// `None` is without end.
     left: Option<u32>,
     effect: Effect,
 }
 
-/// What happens in place of the statement, or around it.
+/// The effect of a fault on its statement.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Effect {
     Fail,
@@ -42,32 +42,32 @@ pub(super) enum Effect {
 }
 
 impl Faults {
-    /// When a transaction is begun: the application's, or that of a listener.
+    /// A fault when a transaction is begun: the application's, or that of a listener.
     pub fn begin(&self) -> FaultPoint<'_> {
         self.at(Point::Begin)
     }
 
-    /// When events are inserted: by a commit, a `flush` or `write_in`.
+    /// A fault when events are inserted: by a commit, a `flush` or `write_in`.
     pub fn write(&self) -> FaultPoint<'_> {
         self.at(Point::Write)
     }
 
-    /// When a transaction is committed: the application's, or that of a listener.
+    /// A fault when a transaction is committed: the application's, or that of a listener.
     pub fn commit(&self) -> FaultPoint<'_> {
         self.at(Point::Commit)
     }
 
-    /// When due events are claimed.
+    /// A fault when due events are claimed.
     pub fn claim(&self) -> FaultPoint<'_> {
         self.at(Point::Claim)
     }
 
-    /// When the result of a delivery is recorded.
+    /// A fault when an event is settled.
     pub fn record(&self) -> FaultPoint<'_> {
         self.at(Point::Record)
     }
 
-    /// Forgets those that have not happened yet.
+    /// Removes the faults that have not happened yet.
     pub fn clear(&self) {
         self.lock().clear();
     }
@@ -80,7 +80,7 @@ impl Faults {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to happen at a point now, if anything is.
+    /// Takes the next fault at a point, if there is one.
     pub(super) fn next(&self, point: Point) -> Option<Effect> {
         let mut waiting = self.lock();
         let queue = waiting.get_mut(&point)?;
@@ -94,7 +94,7 @@ impl Faults {
     }
 }
 
-/// A point at which a fault is to happen: once, if nothing else is said.
+/// A point at which a fault is to happen; once unless [`times`](Self::times) or [`always`](Self::always) is called.
 #[derive(Debug)]
 #[must_use = "say what is to happen: `fail()`, `lose_answer()`, `delay(..)` or `hang()`"]
 pub struct FaultPoint<'a> {
@@ -104,34 +104,34 @@ pub struct FaultPoint<'a> {
 }
 
 impl FaultPoint<'_> {
-    /// So many times in a row.
+    /// The fault happens `times` times in a row.
     pub fn times(self, times: u32) -> Self {
         Self { times: Some(times), ..self }
     }
 
-    /// Every time, until [`Faults::clear`].
+    /// The fault happens every time, until [`Faults::clear`].
     pub fn always(self) -> Self {
         Self { times: None, ..self }
     }
 
-    /// The connection fails before anything is done.
+    /// The connection fails before the statement runs.
     pub fn fail(self) {
         self.add(Effect::Fail);
     }
 
-    /// It is done, and the connection fails before the answer comes.
+    /// The statement runs, and the connection fails before its answer arrives.
     pub fn lose_answer(self) {
         self.add(Effect::LoseAnswer);
     }
 
-    /// It takes this much longer, in real time.
+    /// The statement takes this much longer, in real time.
     pub fn delay(self, delay: Duration) {
         self.add(Effect::Delay(delay));
     }
 
-    /// Nothing is done and no answer ever comes. The outbox itself waits for a third of the lease for an
+    /// The statement does not run, and no answer arrives. The outbox itself waits for a third of the lease for an
     /// answer to `claim` and `record`, and to `begin` and `commit` for a listener, between half a second
-    /// and 10; the application waits for `begin` and `commit` as long as it likes.
+    /// and 10 seconds; `begin` and `commit` of the application wait without limit.
     pub fn hang(self) {
         self.add(Effect::Hang);
     }
@@ -144,31 +144,33 @@ impl FaultPoint<'_> {
     }
 }
 
-/// Whether the answer gets through.
+/// What happens to the answer of a statement.
+#[derive(Debug, Clone, Copy)]
 #[must_use]
-pub(super) struct Answer {
-    is_lost: bool,
+pub(crate) enum Answer {
+    Arrives,
+    IsLost,
 }
 
 impl Answer {
-    pub(super) fn to<T>(&self, result: sqlx::Result<T>) -> sqlx::Result<T> {
-        match result {
-            Ok(_) if self.is_lost => Err(broken("injected: the answer was lost")),
-            result => result,
+    pub(crate) fn pass<T>(self, result: sqlx::Result<T>) -> sqlx::Result<T> {
+        match (self, result) {
+            (Self::IsLost, Ok(_)) => Err(broken("injected: the answer was lost")),
+            (_, result) => result,
         }
     }
 }
 
-/// Meets what is to happen at a point.
-pub(super) async fn meet(effect: Option<Effect>) -> sqlx::Result<Answer> {
+/// Causes a fault before its statement.
+pub(super) async fn cause(effect: Option<Effect>) -> sqlx::Result<Answer> {
     match effect {
         None => {}
-        Some(Effect::LoseAnswer) => return Ok(Answer { is_lost: true }),
+        Some(Effect::LoseAnswer) => return Ok(Answer::IsLost),
         Some(Effect::Fail) => return Err(broken("injected: the connection failed")),
         Some(Effect::Delay(delay)) => tokio::time::sleep(delay).await,
         Some(Effect::Hang) => std::future::pending().await,
     }
-    Ok(Answer { is_lost: false })
+    Ok(Answer::Arrives)
 }
 
 fn broken(text: &'static str) -> sqlx::Error {

@@ -1,0 +1,101 @@
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use super::topics::Topics;
+use super::{MetricsExporter, OTHER};
+use crate::event::{EventEnvelope, Verdict, VerdictKind};
+use crate::listener::Listeners;
+use crate::store::Table;
+
+/// Where the runtime reports what it measures: the application's exporter, behind a guard against its panics.
+pub(crate) struct Meter {
+    exporter: Box<dyn MetricsExporter>,
+    topics: Topics,
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Meter")
+    }
+}
+
+/// An event that was given up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Death<'a> {
+    pub(crate) sequence: i64,
+    /// `None` if the row cannot be read.
+    pub(crate) event: Option<&'a EventEnvelope>,
+    pub(crate) attempts: u32,
+    pub(crate) error: &'a str,
+}
+
+impl Meter {
+    pub(crate) fn new(
+        mut exporter: Box<dyn MetricsExporter>,
+        table: &Table,
+        listeners: &Listeners,
+    ) -> Self {
+        let topics = Topics::new(listeners);
+        let starting = || exporter.starting(&table.to_string(), &topics.names());
+        if catch_unwind(AssertUnwindSafe(starting)).is_err() {
+            log_panic();
+        }
+        Self { exporter, topics }
+    }
+
+    /// Reports a measurement. A method of the exporter is called directly, so that there is no list of them
+    /// here that a new one could be missing from.
+    pub(crate) fn report(&self, measurement: impl FnOnce(&dyn MetricsExporter)) {
+        if catch_unwind(AssertUnwindSafe(|| measurement(&*self.exporter))).is_err() {
+            log_panic();
+        }
+    }
+
+    fn topic<'a>(&self, event: &'a EventEnvelope) -> &'a str {
+        self.topics.of(event.event_type())
+    }
+
+    /// Counts an event that was committed in this process.
+    pub(crate) fn committed(&self, event: &EventEnvelope) {
+        self.report(|exporter| exporter.committed(self.topic(event), 1));
+    }
+
+    /// Counts a call and its verdict. `lag` is how long ago a delivered event was due.
+    pub(crate) fn dispatched(
+        &self,
+        event: &EventEnvelope,
+        verdict: VerdictKind,
+        took: Duration,
+        lag: impl FnOnce() -> Duration,
+    ) {
+        if verdict.is_counted() {
+            self.report(|exporter| exporter.dispatched(event.event_type(), verdict, took));
+        }
+        if verdict == VerdictKind::Done {
+            self.report(|exporter| exporter.delivered(event.event_type(), lag()));
+        }
+    }
+
+    /// Logs and counts an event that was given up. Every death is reported here and nowhere else.
+    pub(crate) fn dead(&self, death: Death<'_>) {
+        let Death { sequence, event, attempts, error } = death;
+        let event_id = event.map(|event| tracing::field::display(event.event_id()));
+        let event_type = event.map(EventEnvelope::event_type);
+        let message = VerdictKind::Dead.log_message();
+        tracing::error!(event_id, event_type, sequence, attempts, error, "{message}");
+        let topic = event.map_or(OTHER, |event| self.topic(event));
+        self.report(|exporter| exporter.died(topic, 1));
+    }
+
+    /// Logs and counts the verdict on an event, if it is dead.
+    pub(crate) fn dead_if(&self, sequence: i64, event: &EventEnvelope, verdict: &Verdict) {
+        if let Verdict::Dead { attempts, error } = verdict {
+            self.dead(Death { sequence, event: Some(event), attempts: *attempts, error });
+        }
+    }
+}
+
+fn log_panic() {
+    tracing::error!("a metrics exporter panicked");
+}

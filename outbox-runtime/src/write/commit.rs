@@ -1,0 +1,286 @@
+//! The beginning and the end of a transaction: begin, the guard against lost transactions, commit, rollback.
+//!
+//! Events are inserted by the last statements before the commit. A transaction that the database has ended
+//! meanwhile fails there, instead of leaving an event behind.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::runtime::Handle;
+use tracing::Instrument;
+
+use super::hot_path::{HotEvent, LeftToPoller};
+use super::{Shared, Tx, WriteOutcome, Written};
+use crate::Error;
+use crate::event::EventEnvelope;
+use crate::inflight::Permit;
+use crate::store::{Backend, Completion, Inserted, NewRow, Purpose, Settlement};
+use crate::trace;
+
+/// An event that is in the database, though not committed.
+#[derive(Debug)]
+pub(super) struct Flushed {
+    pub(super) envelope: EventEnvelope,
+    pub(super) inserted: Inserted,
+    permit: Option<Permit>,
+}
+
+impl Flushed {
+    pub(super) fn written(&self) -> Written {
+        let outcome =
+            if self.inserted.duplicate { WriteOutcome::Duplicate } else { WriteOutcome::Inserted };
+        let event_id = self.envelope.event_id();
+        Written { event_id, sequence: self.inserted.sequence, outcome }
+    }
+}
+
+impl<DB: Backend> Tx<DB> {
+    pub(super) async fn begin(shared: Arc<Shared<DB>>, purpose: Purpose) -> Result<Self, Error> {
+        let (writer_guard, inner) = shared.store.begin_tx(purpose).await?;
+        Ok(Self {
+            inner: Some(inner),
+            shared,
+            buffer: Vec::new(),
+            flushed: Vec::new(),
+            inserted_at: None,
+            writer_guard: Some(writer_guard),
+            runtime: Handle::current(),
+            committing: false,
+        })
+    }
+
+    /// Inserts the buffered events and commits.
+    ///
+    /// # Errors
+    /// [`Error::TransactionLost`] if the database had ended the transaction before: no event is written
+    /// then. [`Error::CommittedEarly`] if on MySQL or MariaDB a statement had committed it: what came before
+    /// that statement is committed, flushed events among it, and later events are not written. Any other
+    /// error leaves open whether the commit took place; if it did, the events will be delivered.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open whether the commit took place. If it did, the events will be delivered.
+    pub async fn commit(self) -> Result<(), Error> {
+        let events = self.buffer.len() + self.flushed.len();
+        let span = trace::write(self.shared.store.table(), events);
+        self.insert_and_commit().instrument(span).await
+    }
+
+    async fn insert_and_commit(mut self) -> Result<(), Error> {
+        self.committing = true;
+        let guarded = match (self.buffer.is_empty(), self.flushed.is_empty()) {
+            (true, true) => Ok(()),
+            // No insert is left that would fail in a lost transaction.
+            (true, false) => self.check_open().await,
+            (false, _) => match self.guard().await {
+                Ok(()) => self.insert_buffer().await,
+                lost => lost,
+            },
+        };
+        if let Err(error) = guarded {
+            return Err(self.undo_unless_committed(error).await);
+        }
+        self.end().await
+    }
+
+    /// Rolls back, except for events that a statement has committed before.
+    async fn undo_unless_committed(&mut self, error: Error) -> Error {
+        let new = self.flushed.iter().filter(|flushed| !flushed.inserted.duplicate);
+        let ids: Vec<String> = new.map(|flushed| flushed.envelope.event_id().to_string()).collect();
+        if !matches!(error, Error::TransactionLost) || ids.is_empty() {
+            self.abandon().await;
+            return error;
+        }
+        let store = self.shared.store.clone();
+        let Ok(committed) = store.committed_early(self.sqlx(), ids).await else {
+            // It is unknown what became of these: no hook is called for them.
+            self.flushed.clear();
+            self.abandon().await;
+            return error;
+        };
+        let flushed = std::mem::take(&mut self.flushed);
+        let is_kept = |flushed: &Flushed| {
+            !flushed.inserted.duplicate && committed.contains(&flushed.inserted.sequence)
+        };
+        let (kept, undone) = flushed.into_iter().partition::<Vec<_>, _>(is_kept);
+        let is_committed = !kept.is_empty();
+        self.flushed = undone;
+        self.after_commit(kept);
+        self.abandon().await;
+        if is_committed { Error::CommittedEarly } else { error }
+    }
+
+    /// Commits.
+    async fn end(mut self) -> Result<(), Error> {
+        let Some(mut inner) = self.inner.take() else { return Err(Error::TransactionLost) };
+        // From here on the outcome is the database's. If this future is dropped, or the connection breaks, it
+        // is unknown: no hook is called, and the permits are freed with `flushed`.
+        let flushed = std::mem::take(&mut self.flushed);
+        self.shared.store.commit_tx(&mut inner).await?;
+        drop(inner);
+        self.writer_guard = None;
+        self.after_commit(flushed);
+        Ok(())
+    }
+
+    /// Rolls back the transaction, and with it the events.
+    ///
+    /// # Errors
+    /// None today: if the connection is gone, the server rolls the transaction back.
+    pub async fn rollback(mut self) -> Result<(), Error> {
+        self.abandon().await;
+        Ok(())
+    }
+
+    /// Ends a transaction in which a listener has worked: inserts the events that it wrote, settles its own
+    /// event and commits. The settlement is the last statement, so that the row is locked for a short time only
+    /// and its lease can be renewed until then. Returns `false` if another node has claimed the row: everything
+    /// is rolled back then.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub(crate) async fn settle(
+        mut self,
+        owner: &str,
+        settlement: &Settlement,
+        completion: Completion,
+    ) -> Result<bool, Error> {
+        self.committing = true;
+        match self.insert_and_settle(owner, settlement, completion).await {
+            Ok(true) => self.end().await.map(|()| true),
+            undone => {
+                self.abandon().await;
+                undone
+            }
+        }
+    }
+
+    async fn insert_and_settle(
+        &mut self,
+        owner: &str,
+        settlement: &Settlement,
+        completion: Completion,
+    ) -> Result<bool, Error> {
+        // Also if there is nothing to insert: the settlement alone must not outlive a lost transaction.
+        self.guard().await?;
+        if !self.buffer.is_empty() {
+            self.insert_buffer().await?;
+        }
+        let store = self.shared.store.clone();
+        let settled = store.settle_in(self.sqlx(), owner, settlement, completion).await;
+        settled.map_err(|error| store.lost_or(error))
+    }
+
+    /// Rolls back a listener's transaction. Returns `false` if its connection cannot be used any more.
+    pub(crate) async fn undo(mut self) -> bool {
+        self.abandon().await
+    }
+
+    /// Fails if the database has ended the transaction. The last call before the insert: it releases the
+    /// savepoint that was set at the beginning.
+    async fn guard(&mut self) -> Result<(), Error> {
+        let store = self.shared.store.clone();
+        store.guard(self.sqlx()).await
+    }
+
+    /// Fails if the database has ended the transaction, and keeps the savepoint.
+    pub(super) async fn check_open(&mut self) -> Result<(), Error> {
+        let store = self.shared.store.clone();
+        store.check_open(self.sqlx()).await
+    }
+
+    /// Inserts the buffered events. They leave the buffer only when they are known to be inserted: if this
+    /// future is dropped before, the next attempt finds those that were inserted to be duplicates.
+    pub(super) async fn insert_buffer(&mut self) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        let events = self.buffer.clone();
+        let mut held = self.flushed.iter().filter(|flushed| flushed.permit.is_some()).count();
+        let reserve = |event: &EventEnvelope| {
+            let permit = shared.hot_path.reserve(event, held);
+            held += usize::from(permit.is_some());
+            permit
+        };
+        let permits: Vec<Option<Permit>> = events.iter().map(reserve).collect();
+        self.inserted_at.get_or_insert_with(Instant::now);
+        let lease = shared.hot_path.lease();
+        let row = |(envelope, permit): (_, &Option<Permit>)| NewRow {
+            envelope,
+            claimed: lease.filter(|_| permit.is_some()),
+        };
+        let rows: Vec<NewRow<'_>> = events.iter().zip(&permits).map(row).collect();
+        let inserted = shared.store.insert(self.sqlx(), &rows).await;
+        let inserted = inserted.map_err(|error| shared.store.lost_or(error))?;
+        self.buffer.clear();
+        let results = events.iter().zip(inserted).zip(permits);
+        self.flushed.extend(results.map(|((envelope, inserted), permit)| Flushed {
+            envelope: envelope.clone(),
+            inserted,
+            // The row of a duplicate is not ours: it frees its permit.
+            permit: permit.filter(|_| !inserted.duplicate),
+        }));
+        Ok(())
+    }
+
+    /// Rolls back a transaction that is not committed. Returns `false` if its connection cannot be used any
+    /// more.
+    async fn abandon(&mut self) -> bool {
+        let sound = match self.inner.take() {
+            Some(mut inner) => self.shared.store.clean(&mut inner).await,
+            None => true,
+        };
+        self.writer_guard = None;
+        self.after_rollback();
+        sound
+    }
+
+    /// Frees the permits and calls the hooks.
+    fn after_rollback(&mut self) {
+        let flushed = self.flushed.drain(..).filter(|flushed| !flushed.inserted.duplicate);
+        let flushed = flushed.map(|flushed| flushed.envelope);
+        let mut events: Vec<EventEnvelope> = flushed.collect();
+        events.append(&mut self.buffer);
+        self.shared.hooks.after_rollback(&events);
+    }
+
+    /// Passes committed events to the hot path and calls the hooks.
+    fn after_commit(&self, flushed: Vec<Flushed>) {
+        let (mut events, mut hot) = (Vec::new(), Vec::new());
+        let mut left = LeftToPoller { since: self.inserted_at, ..LeftToPoller::default() };
+        for Flushed { envelope, inserted, permit } in flushed {
+            if !inserted.duplicate {
+                if let Some(meter) = &self.shared.meter {
+                    meter.committed(&envelope);
+                }
+                events.push(envelope.clone());
+            }
+            match permit {
+                Some(permit) => {
+                    hot.push(HotEvent { permit, sequence: inserted.sequence, envelope });
+                }
+                None if inserted.duplicate => {}
+                None if envelope.delay().is_some() => left.delayed += 1,
+                None => left.due += 1,
+            }
+        }
+        if !events.is_empty() {
+            self.shared.hot_path.committed(hot, left);
+            self.shared.hooks.after_commit(&events);
+        }
+    }
+}
+
+/// Dropping a transaction rolls it back, inside or outside of the async runtime.
+impl<DB: Backend> Drop for Tx<DB> {
+    #[expect(clippy::disallowed_methods, reason = "the rollback must outlive its transaction")]
+    fn drop(&mut self) {
+        let Some(mut inner) = self.inner.take() else { return };
+        let (store, writer_guard) = (self.shared.store.clone(), self.writer_guard.take());
+        // Also where there is no runtime around; the next writer waits until it is undone.
+        self.runtime.spawn(async move {
+            store.clean(&mut inner).await;
+            drop((inner, writer_guard));
+        });
+        if !self.committing {
+            self.after_rollback();
+        }
+    }
+}
