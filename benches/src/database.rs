@@ -58,7 +58,7 @@ impl Statistics {
     }
 
     /// Brings the table into this state.
-    async fn settle(self, pool: &PgPool) -> Result {
+    async fn apply(self, pool: &PgPool) -> Result {
         if self == Self::Analysed {
             sqlx::query("VACUUM (ANALYZE) outbox_event").execute(pool).await?;
         }
@@ -93,5 +93,5 @@ pub(crate) async fn fill_with(
     .bind(status)
     .execute(pool)
     .await?;
-    statistics.settle(pool).await
+    statistics.apply(pool).await
 }
