@@ -1,4 +1,4 @@
-//! Every published crate compiles with each of its features alone, and with none.
+//! Checks that every published crate compiles with each of its features alone, and with none.
 
 use serde_json::Value;
 
