@@ -51,9 +51,10 @@ fn run(command: &str, rest: &[&str]) -> Result {
     }
     let run: fn() -> Result = match command {
         "tidy" => tidy::run,
+        "modules" => tidy::modules::print,
         "expansion" => expansion::run,
         _ => {
-            let known = "test, db, tidy, linked, bench, expansion";
+            let known = "test, db, tidy, modules, linked, bench, expansion";
             let message = format!("unknown command `{command}`; the commands are: {known}");
             return Err(UsageError::new(message).into());
         }

@@ -20,6 +20,7 @@ cargo xtask test --mysql | --pgbouncer | --postgres14 | --postgres16 | --postgre
                              nextest: `cargo xtask test --mysql settle --no-capture`
 cargo xtask db [--mysql | ..] start the database servers and print their variables, for other test commands
 cargo xtask tidy             check the sources for what no other tool checks
+cargo xtask modules          print the module graph of outbox-runtime, and its cycles
 cargo xtask linked [--long]  test the link-time registry under each kind of build
 cargo xtask bench [--quick] [--json]
                              measure events per second, beside manually written loops

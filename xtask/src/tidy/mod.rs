@@ -2,6 +2,8 @@
 
 mod files;
 mod manifests;
+pub(crate) mod modules;
+mod rust;
 
 use files::File;
 
@@ -10,7 +12,7 @@ use crate::Result;
 /// A check returns one line for each fault.
 type Check = fn(&[File]) -> Result<Vec<String>>;
 
-const CHECKS: [Check; 2] = [files::check, manifests::check];
+const CHECKS: [Check; 3] = [files::check, manifests::check, modules::check];
 
 /// Runs every check and reports all faults at once.
 pub(crate) fn run() -> Result {
