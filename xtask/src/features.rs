@@ -5,7 +5,8 @@ use serde_json::Value;
 use crate::Result;
 use crate::cargo::{cargo, output, run};
 
-const PUBLISHED: [&str; 4] = ["outbox", "outbox-cli", "outbox-macros", "outbox-runtime"];
+/// The crates that are published.
+pub(crate) const PUBLISHED: [&str; 4] = ["outbox", "outbox-cli", "outbox-macros", "outbox-runtime"];
 
 pub(crate) fn run_each() -> Result {
     let metadata: Value =

@@ -5,6 +5,7 @@ mod cargo;
 mod expansion;
 mod features;
 mod linked;
+mod minimum;
 mod servers;
 mod test;
 mod tidy;
@@ -51,10 +52,11 @@ fn run(command: &str, rest: &[&str]) -> Result {
     }
     let run: fn() -> Result = match command {
         "tidy" => tidy::run,
+        "minimum" => minimum::check,
         "modules" => tidy::modules::print,
         "expansion" => expansion::run,
         _ => {
-            let known = "test, db, tidy, modules, linked, bench, expansion";
+            let known = "test, db, tidy, modules, minimum, linked, bench, expansion";
             let message = format!("unknown command `{command}`; the commands are: {known}");
             return Err(UsageError::new(message).into());
         }

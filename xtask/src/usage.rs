@@ -5,7 +5,7 @@ use std::fmt;
 /// The help text of all commands.
 pub(crate) const USAGE: &str = "\
 cargo xtask test             every check that must pass before a change lands: formatting, lints, tidy,
-                             docs, tests, each feature alone
+                             docs, tests, each feature alone, minimum versions
 cargo xtask test <name>..    start the database servers and run the tests whose name contains one of the
                              names: `cargo xtask test settle`. Options:
     -E <filterset>           only the tests of this filterset of nextest: -E 'test(settle) and binary(store)'
@@ -21,6 +21,7 @@ cargo xtask test --mysql | --pgbouncer | --postgres14 | --postgres16 | --postgre
 cargo xtask db [--mysql | ..] start the database servers and print their variables, for other test commands
 cargo xtask tidy             check the sources for what no other tool checks
 cargo xtask modules          print the module graph of outbox-runtime, and its cycles
+cargo xtask minimum          check the minimum versions of Rust and of the dependencies
 cargo xtask linked [--long]  test the link-time registry under each kind of build
 cargo xtask bench [--quick] [--json]
                              measure events per second, beside manually written loops

@@ -11,7 +11,7 @@ use args::{Request, Selection};
 use crate::Result;
 use crate::cargo::{cargo, has, run as run_command};
 use crate::servers::Servers;
-use crate::{features, linked, tidy};
+use crate::{features, linked, minimum, tidy};
 
 /// How much of everything is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +52,7 @@ fn run_all(extent: Extent) -> Result {
     dependencies()?;
     run_command(cargo("clippy --workspace --all-targets -- -D warnings"))?;
     features::run_each()?;
+    minimum::check()?;
     document()?;
     linked::run_each(extent == Extent::Long)?;
     run_command(cargo("test --workspace --doc"))?;
