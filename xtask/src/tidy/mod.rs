@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: checks the sources for what no other tool checks.
 
+mod contributing;
 mod files;
 mod manifests;
 pub(crate) mod modules;
@@ -12,7 +13,7 @@ use crate::Result;
 /// A check returns one line for each fault.
 type Check = fn(&[File]) -> Result<Vec<String>>;
 
-const CHECKS: [Check; 3] = [files::check, manifests::check, modules::check];
+const CHECKS: [Check; 4] = [files::check, manifests::check, contributing::check, modules::check];
 
 /// Runs every check and reports all faults at once.
 pub(crate) fn run() -> Result {
