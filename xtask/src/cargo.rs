@@ -1,4 +1,4 @@
-//! Running cargo, with a line that says what runs and one that says how long it took.
+//! Runs commands, with one line before that names the command and one after with the time it took.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use crate::Result;
 
-/// The folder of the workspace.
+/// Returns the root folder of the workspace.
 pub(crate) fn root() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().unwrap_or(xtask).to_owned()
 }
 
-/// A cargo call in the workspace.
+/// Returns a cargo command in the workspace; the arguments are split at white space.
 pub(crate) fn cargo(arguments: &str) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
@@ -20,7 +20,7 @@ pub(crate) fn cargo(arguments: &str) -> Command {
     command
 }
 
-/// Runs a command to its end; its output is the user's to see.
+/// Runs a command; its output is not captured.
 pub(crate) fn run(mut command: Command) -> Result {
     let shown = shown(&command);
     println!("\n==> {shown}");
@@ -33,7 +33,7 @@ pub(crate) fn run(mut command: Command) -> Result {
     Ok(())
 }
 
-/// Runs a command for what it prints.
+/// Runs a command and returns its standard output.
 pub(crate) fn output(mut command: Command) -> Result<String> {
     let shown = shown(&command);
     let output = command.stderr(Stdio::inherit()).output()?;
@@ -43,13 +43,13 @@ pub(crate) fn output(mut command: Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Whether an optional cargo tool is installed. Says so if it is not.
-pub(crate) fn has(tool: &str, purpose: &str) -> bool {
+/// Returns whether an optional cargo tool is installed. If not, prints a line with the consequence.
+pub(crate) fn has(tool: &str, consequence: &str) -> bool {
     let mut command = cargo(tool);
     command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
     let found = command.status().is_ok_and(|status| status.success());
     if !found {
-        println!("\n==> cargo {tool} is not installed: {purpose}");
+        println!("\n==> cargo {tool} is not installed: {consequence}");
     }
     found
 }

@@ -1,5 +1,5 @@
-//! What the macros cost at compile time: a crate of 100 event variants and 100 listeners, built with
-//! our macros and without them.
+//! `cargo xtask expansion`: measures the compile time that the macros add, with a crate of 100 event variants and
+//! 100 listeners that is built with the macros and without them.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -44,7 +44,7 @@ pub(crate) fn run() -> Result {
     Ok(())
 }
 
-/// A crate outside the workspace that shares its lock file and target directory.
+/// Writes a crate outside of the workspace, with the same lock file. Returns the path of its manifest.
 fn generate(folder: &Path, name: &str, derived: bool) -> Result<std::path::PathBuf> {
     fs::create_dir_all(folder.join("src"))?;
     let outbox = root().join("outbox");
@@ -65,7 +65,7 @@ fn generate(folder: &Path, name: &str, derived: bool) -> Result<std::path::PathB
     Ok(manifest)
 }
 
-/// One enum with all shapes of variants, and a listener for each of them.
+/// Writes a module with one enum of all variant shapes and a listener for each variant.
 fn module(source: &mut String, index: usize, derived: bool) -> Result {
     let when_derived = |text: &str| if derived { text.to_owned() } else { String::new() };
     writeln!(source, "pub mod module_{index} {{")?;
@@ -113,7 +113,7 @@ fn median(manifest: &Path, command: &str) -> Result<Duration> {
     let source = manifest.with_file_name("src").join("lib.rs");
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
-        // A new modification time, and a new content so that nothing is taken from a cache.
+        // A new modification time and a new content, so that no cache is used.
         let text = fs::read_to_string(&source)?;
         fs::write(&source, text + "\n")?;
         times.push(build()?);

@@ -1,11 +1,12 @@
-//! Every published crate compiles with each of its features alone, and with none.
+//! Checks that every published crate compiles with each of its features alone, and with none.
 
 use serde_json::Value;
 
 use crate::Result;
 use crate::cargo::{cargo, output, run};
 
-const PUBLISHED: [&str; 4] = ["outbox", "outbox-cli", "outbox-macros", "outbox-runtime"];
+/// The crates that are published.
+pub(crate) const PUBLISHED: [&str; 4] = ["outbox", "outbox-cli", "outbox-macros", "outbox-runtime"];
 
 pub(crate) fn run_each() -> Result {
     let metadata: Value =

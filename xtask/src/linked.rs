@@ -1,19 +1,19 @@
-//! The link-time registry of an application in three crates, under each way of building it: what
-//! the linker may drop differs between them.
+//! `cargo xtask linked`: tests the link-time registry with an application in three crates, under each kind of build,
+//! because the linker drops different things in each.
 
 use crate::Result;
 use crate::cargo::{cargo, has, run};
 
 pub(crate) fn run_each(long: bool) -> Result {
     run(cargo("test --package linked-app"))?;
-    if has("nextest", "the registry is not tried under nextest") {
+    if has("nextest", "the registry is not tested under nextest") {
         run(cargo("nextest run --package linked-app"))?;
     }
     if long {
         run(cargo("test --package linked-app --release"))?;
         run(cargo("test --package linked-app --profile fat"))?;
     } else {
-        // What the linker may drop is the same, and it takes half the time.
+        // The linker may drop the same things as in a full release build, and this takes half the time.
         run(cargo("test --package linked-app --release --config profile.release.opt-level=1"))?;
     }
     Ok(())

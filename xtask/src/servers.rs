@@ -1,25 +1,26 @@
-//! Where the tests find their database servers.
+//! The database servers of the tests and the benchmarks.
 
 use std::process::Command;
 
 use outbox_servers::{Durability, Server, Variant};
 
 use crate::Result;
-use crate::variant::url_variable;
+use crate::test::variant::{self, url_variable};
+use crate::usage::UsageError;
 
-/// The variables that tell the tests where the servers are. If one is set already, that server is
-/// used and none is started.
+/// The environment variables with the URLs of the servers. If one is set already, that server is used and none is
+/// started.
 pub(crate) const POSTGRES_URL: &str = "OUTBOX_TEST_POSTGRES_URL";
 pub(crate) const MYSQL_URL: &str = "OUTBOX_TEST_MYSQL_URL";
 
-/// The servers, until dropped.
+/// Running servers; they stop when this is dropped.
 pub(crate) struct Servers {
     urls: Vec<(&'static str, String)>,
     _running: Vec<Server>,
 }
 
 impl Servers {
-    /// Servers that are quick rather than durable.
+    /// Starts PostgreSQL and MariaDB, configured for speed and not for durability.
     pub(crate) fn start() -> Result<Self> {
         let mut servers = Self { urls: Vec::new(), _running: Vec::new() };
         servers.add(POSTGRES_URL, || Server::postgres(Durability::None))?;
@@ -27,14 +28,14 @@ impl Servers {
         Ok(servers)
     }
 
-    /// A server as it would be used.
+    /// Starts PostgreSQL, as durable as in production.
     pub(crate) fn start_for_benchmarks() -> Result<Self> {
         let mut servers = Self { urls: Vec::new(), _running: Vec::new() };
         servers.add(POSTGRES_URL, || Server::postgres(Durability::Full))?;
         Ok(servers)
     }
 
-    /// One server only, other than those of every run.
+    /// Starts only the server of a variant.
     pub(crate) fn start_variant(variant: Variant) -> Result<Self> {
         let mut servers = Self { urls: Vec::new(), _running: Vec::new() };
         servers.add(url_variable(variant), || variant.start())?;
@@ -53,13 +54,29 @@ impl Servers {
         Ok(())
     }
 
-    /// Tells a command where they are.
-    pub(crate) fn tell(&self, command: &mut Command) {
+    /// Sets the variables with the URLs for a command.
+    pub(crate) fn export_to(&self, command: &mut Command) {
         command.envs(self.urls.iter().map(|(variable, url)| (variable, url)));
     }
 }
 
-/// `cargo xtask db`: keeps the servers running for a person who wants to run one test.
+/// Parses the words after `cargo xtask db`.
+pub(crate) fn parse(words: &[&str]) -> std::result::Result<Option<Variant>, UsageError> {
+    let flag = match words {
+        [] => return Ok(None),
+        [flag] => flag,
+        [_, word, ..] => word,
+    };
+    match variant::from_flag(flag) {
+        Some((_, variant)) if words.len() == 1 => Ok(Some(variant)),
+        _ => Err(UsageError::new(format!(
+            "unexpected argument `{flag}`; `cargo xtask db` takes at most one of {}",
+            variant::flags().join(", ")
+        ))),
+    }
+}
+
+/// `cargo xtask db`: keeps the servers running until Enter is pressed.
 pub(crate) fn serve(variant: Option<Variant>) -> Result {
     let servers = variant.map_or_else(Servers::start, Servers::start_variant)?;
     println!();
@@ -69,4 +86,19 @@ pub(crate) fn serve(variant: Option<Variant>) -> Result {
     println!("\nPress Enter to stop them.");
     std::io::stdin().read_line(&mut String::new())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_variant_at_most() {
+        assert_eq!(parse(&[]).unwrap(), None);
+        assert_eq!(parse(&["--mysql"]).unwrap(), Some(Variant::MySql));
+        let refused = parse(&["--mysql", "--pgbouncer"]).unwrap_err().to_string();
+        assert!(refused.starts_with("unexpected argument `--pgbouncer`; "), "{refused}");
+        let refused = parse(&["--sqlite"]).unwrap_err().to_string();
+        assert!(refused.starts_with("unexpected argument `--sqlite`; "), "{refused}");
+    }
 }
