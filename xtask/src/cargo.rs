@@ -8,8 +8,11 @@ use crate::Result;
 
 /// Returns the root folder of the workspace.
 pub(crate) fn root() -> PathBuf {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().unwrap_or(xtask).to_owned()
+    // `cargo run` sets it as well. The folder of the build can be that of another worktree, if both share a target
+    // directory.
+    let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    xtask.parent().unwrap_or(&xtask).to_owned()
 }
 
 /// Returns a cargo command in the workspace; the arguments are split at white space.
