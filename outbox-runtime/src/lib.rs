@@ -38,6 +38,7 @@ mod catch_panic;
 mod clock;
 mod error;
 mod log_throttle;
+mod table;
 mod throttle;
 mod trace;
 
@@ -49,7 +50,7 @@ pub mod testing;
 
 pub use dead::{BulkChange, DeadEvents, DeadGroup, DeadStream};
 pub use dispatch::EventInterceptor;
-pub use error::Error;
+pub use error::{ConfigFault, Error, StartError, StartFault};
 pub use inflight::Lane;
 pub use metrics::{HotPathSkip, Metric, MetricKind, MetricUnit, MetricsExporter};
 #[cfg(feature = "metrics")]
@@ -57,8 +58,8 @@ pub use metrics::{MetricsFacade, PrefixError};
 pub use poll::{ClaimedEvent, PollerHandler};
 pub use retry::{Backoff, BackoffError, RetryPolicy};
 pub use run::{
-    Builder, Config, ConfigFault, DispatcherConfig, EnvError, Mode, Outbox, PollerConfig, Purge,
-    PurgeConfig, PurgeReport, PurgeScheduler, RetryConfig, StartError, StartFault, Unroutable,
+    Builder, Config, DispatcherConfig, EnvError, Mode, Outbox, PollerConfig, Purge, PurgeConfig,
+    PurgeReport, PurgeScheduler, RetryConfig, Unroutable,
 };
 
 /// Starts an outbox with every default.

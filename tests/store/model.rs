@@ -176,7 +176,7 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
     async fn claim(&mut self) {
         let owner = self.random_owner();
         self.log.push(format!("claim {owner}"));
-        let claims = request(owner, &TypeFilter::ALL).claim(&self.store).await.unwrap();
+        let claims = request(owner, &TypeFilter::ALL).claim(self.store).await.unwrap();
         let mut found: Vec<(i64, i64, u32, u32, bool)> = claims
             .rows
             .iter()

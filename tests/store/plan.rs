@@ -94,7 +94,7 @@ async fn claim_cost<DB: TestDatabase>(store: &Store<DB>, known: &TypeFilter) -> 
             ..request("a", known)
         };
         let start = Instant::now();
-        let claims = claim_request.claim(&store).await.unwrap();
+        let claims = claim_request.claim(store).await.unwrap();
         times.push(start.elapsed());
         assert_eq!(claims.rows.len(), 50);
         watermark = claims.fresh_until;

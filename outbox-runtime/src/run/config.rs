@@ -1,7 +1,6 @@
 use std::time::Duration;
 
-use thiserror::Error;
-
+use crate::error::ConfigFault;
 use crate::store::{Completion, DEFAULT_TABLE, Table};
 
 /// The configuration of an outbox.
@@ -212,18 +211,6 @@ impl Default for PurgeConfig {
             any_status_after: None,
         }
     }
-}
-
-/// One invalid option of a configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{option}` must be {expected}, but is {value}")]
-pub struct ConfigFault {
-    /// The option, as a path of fields: `poller.lease`.
-    pub option: &'static str,
-    /// The value that it was set to.
-    pub value: String,
-    /// The values that it may have, worded to follow "must be".
-    pub expected: &'static str,
 }
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -25,11 +25,10 @@ mod sticky;
 
 pub use builder::Builder;
 pub use config::{
-    Config, ConfigFault, DispatcherConfig, Mode, PollerConfig, PurgeConfig, RetryConfig, Unroutable,
+    Config, DispatcherConfig, Mode, PollerConfig, PurgeConfig, RetryConfig, Unroutable,
 };
 pub use env::EnvError;
 pub use outbox::Outbox;
 pub use purge::{Purge, PurgeReport, PurgeScheduler};
-pub use start::{StartError, StartFault};
 
 pub(crate) use stepper::Stepper;

@@ -6,8 +6,9 @@ use sqlx::Pool;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::{PurgeConfig, StartError};
+use super::PurgeConfig;
 use crate::Error;
+use crate::error::StartError;
 use crate::service::{Scheduling, Service, Services, within};
 use crate::store::{Aged, Backend, Purged, Store, Table};
 use crate::throttle::Throttle;

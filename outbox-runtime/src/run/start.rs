@@ -1,82 +1,11 @@
-use std::fmt;
 use std::sync::Arc;
 
-use thiserror::Error as ThisError;
-
 use super::assemble::assemble;
-use super::{Builder, ConfigFault, Mode, Outbox};
+use super::{Builder, Mode, Outbox};
 use crate::Error;
-use crate::listener::{ListenerRegistry, RegistryFault, TxDatabase};
+use crate::error::{ConfigFault, StartError, StartFault};
+use crate::listener::{ListenerRegistry, TxDatabase};
 use crate::store::{Backend, SchemaError, Store, Table, migrate};
-
-/// Everything that keeps an outbox from being started.
-pub struct StartError {
-    faults: Vec<StartFault>,
-}
-
-impl StartError {
-    pub(super) fn new(faults: Vec<StartFault>) -> Self {
-        Self { faults }
-    }
-
-    /// The faults, one by one.
-    pub fn faults(&self) -> &[StartFault] {
-        &self.faults
-    }
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.faults.as_slice() {
-            [fault] => write!(f, "the outbox cannot be started: {fault}"),
-            faults => {
-                write!(f, "the outbox cannot be started, for {} reasons:", faults.len())?;
-                faults.iter().try_for_each(|fault| write!(f, "\n  - {fault}"))
-            }
-        }
-    }
-}
-
-/// As readable as `Display`: this is what a `main` that returns it prints.
-impl fmt::Debug for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for StartError {
-    /// Of the only fault. Several are told by [`StartError::faults`].
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self.faults.as_slice() {
-            [fault] => fault.source(),
-            _ => None,
-        }
-    }
-}
-
-/// One reason why an outbox cannot be started.
-#[derive(Debug, ThisError)]
-#[non_exhaustive]
-pub enum StartFault {
-    /// An option.
-    #[error(transparent)]
-    Config(#[from] ConfigFault),
-    /// A listener.
-    #[error(transparent)]
-    Registry(#[from] RegistryFault),
-    /// The table.
-    #[error(transparent)]
-    Schema(#[from] SchemaError),
-    /// The database.
-    #[error("{}", crate::error::chain(.0))]
-    Database(#[source] Box<Error>),
-    /// A database in memory that several connections want to share.
-    #[error(
-        "a SQLite database in memory belongs to one connection; make the pool with \
-         `SqlitePoolOptions::new().max_connections(1)`, or use a file"
-    )]
-    SharedMemory,
-}
 
 pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbox<DB>, Error> {
     let mut faults: Vec<StartFault> = builder.config.faults().into_iter().map(Into::into).collect();
@@ -99,7 +28,7 @@ pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbo
     };
     // A name that cannot be is among the faults already; the database is not asked about it.
     let Ok(table) = Table::new(&builder.config.table) else {
-        return Err(StartError { faults }.into());
+        return Err(StartError::new(faults).into());
     };
     let store = Store::new(builder.pool.clone(), table);
     let store = match &builder.harness {
@@ -113,11 +42,11 @@ pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbo
     }
     let in_memory = prepare(&store, &mut faults).await;
     let (Some(listeners), true) = (listeners, faults.is_empty()) else {
-        return Err(StartError { faults }.into());
+        return Err(StartError::new(faults).into());
     };
     match assemble(builder, store, listeners, in_memory).await {
         Err(error @ Error::Database { .. }) => {
-            Err(StartError { faults: vec![StartFault::Database(Box::new(error))] }.into())
+            Err(StartError::new(vec![StartFault::Database(Box::new(error))]).into())
         }
         started => started,
     }

@@ -41,7 +41,6 @@ mod settle;
 mod skip_locked;
 mod statements;
 mod stats;
-mod table;
 mod transaction;
 mod writer_lock;
 
@@ -76,17 +75,18 @@ pub use position::Position;
 pub use purge::{Aged, Purged};
 pub use renew::Renewal;
 pub use row::{Claim, Undecodable};
-pub use schema::{SchemaError, SchemaState, migrate, migration_sql};
+pub use schema::{SchemaState, migrate, migration_sql};
 pub(crate) use settle::LockedRows;
 pub use settle::{Completion, Settlement, Unsettled};
 pub use stats::Stats;
-pub use table::{DEFAULT_TABLE, Table, TableError};
 
 use std::sync::Arc;
 
 use sqlx::{Connection, Pool, SqlStr};
 
 use crate::Error;
+pub use crate::error::SchemaError;
+pub use crate::table::{DEFAULT_TABLE, Table, TableError};
 #[doc(hidden)]
 pub use batch::Arg;
 use connection::{StickyConnection, with_connection};

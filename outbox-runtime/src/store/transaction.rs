@@ -33,6 +33,7 @@ pub(crate) enum Purpose {
 impl<DB: Backend> Store<DB> {
     /// Begins a transaction of the user's. A caller that gives up while it waits for its turn or
     /// for a connection leaves the queue.
+    #[expect(clippy::disallowed_methods, reason = "the BEGIN must outlive its caller")]
     pub(crate) async fn begin_tx(
         &self,
         purpose: Purpose,

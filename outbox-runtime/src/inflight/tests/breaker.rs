@@ -31,7 +31,7 @@ fn open(inflight: &InFlight, sequence: i64) {
     inflight.admit(vec![(row(sequence, 1), listener(0))], inflight.now());
     let entry = inflight.try_next().unwrap();
     assert_eq!(entry.sequence, sequence);
-    end_unreachable(&inflight, &entry, |failures| PAUSE * failures);
+    end_unreachable(inflight, &entry, |failures| PAUSE * failures);
     inflight.recorded(inflight.take_results(100), &[]);
 }
 

@@ -1,10 +1,23 @@
+//! Errors.
+//!
+//! # Layout
+//! [`Error`] is what an application gets at run time. `start` gathers everything that keeps an outbox from being
+//! started, `config` and `schema` are parts of that.
+
+mod config;
+mod schema;
+mod start;
+
+pub use config::ConfigFault;
+pub use schema::SchemaError;
+pub use start::{StartError, StartFault};
+
 use std::time::Duration;
 
 use thiserror::Error as ThisError;
 
 use crate::event::{EventError, Status};
-use crate::run::StartError;
-use crate::store::{SchemaError, Table, TableError};
+use crate::table::{Table, TableError};
 
 /// What can go wrong while an outbox is used.
 #[derive(Debug, ThisError)]

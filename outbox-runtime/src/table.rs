@@ -68,11 +68,11 @@ impl Table {
     }
 
     /// Another table in the same schema.
-    pub(super) fn beside(&self, name: &str) -> Self {
+    pub(crate) fn beside(&self, name: &str) -> Self {
         Self { schema: self.schema.clone(), name: name.into() }
     }
 
-    pub(super) fn quoted(&self, quote: char) -> String {
+    pub(crate) fn quoted(&self, quote: char) -> String {
         match &self.schema {
             Some(schema) => format!("{quote}{schema}{quote}.{quote}{}{quote}", self.name),
             None => format!("{quote}{}{quote}", self.name),
@@ -81,7 +81,7 @@ impl Table {
 
     /// The name of something that belongs to the table, shortened by a hash where it would be too
     /// long.
-    pub(super) fn derived(&self, suffix: &str) -> String {
+    pub(crate) fn derived(&self, suffix: &str) -> String {
         let full = format!("{}_{suffix}", self.name);
         if full.len() <= MAX_PART_BYTES {
             return full;
