@@ -5,6 +5,7 @@ mod files;
 mod manifests;
 pub(crate) mod modules;
 mod rust;
+mod words;
 
 use files::File;
 
@@ -13,7 +14,8 @@ use crate::Result;
 /// A check returns one line for each fault.
 type Check = fn(&[File]) -> Result<Vec<String>>;
 
-const CHECKS: [Check; 4] = [files::check, manifests::check, contributing::check, modules::check];
+const CHECKS: [Check; 5] =
+    [files::check, manifests::check, contributing::check, modules::check, words::check];
 
 /// Runs every check and reports all faults at once.
 pub(crate) fn run() -> Result {

@@ -11,7 +11,16 @@ enum Kind {
 
 /// Returns the code, with comments and literals blanked out. Lines stay where they are.
 pub(super) fn code(source: &str) -> String {
-    let kept = |(char, kind)| if kind == Kind::Code || char == '\n' { char } else { ' ' };
+    only(Kind::Code, source)
+}
+
+/// Returns the comments, with everything else blanked out. Lines stay where they are.
+pub(super) fn comments(source: &str) -> String {
+    only(Kind::Comment, source)
+}
+
+fn only(kind: Kind, source: &str) -> String {
+    let kept = |(char, its)| if its == kind || char == '\n' { char } else { ' ' };
     source.chars().zip(classify(source)).map(kept).collect()
 }
 
@@ -250,6 +259,9 @@ mod tests {
         let expected: Vec<&str> = "a f b m < ' n >".split(' ').collect();
         assert_eq!(texts(source), expected);
         assert_eq!(code(source).lines().count(), 2);
+        let comments = comments(source);
+        let comments: Vec<&str> = comments.split_whitespace().collect();
+        assert_eq!(comments.join(" "), "// crate::b /* c /* d */ e */");
     }
 
     #[test]
