@@ -58,7 +58,7 @@ async fn a_statement_based_binary_log_is_reported_and_loses_no_event() {
     tx.write(event("A")).unwrap();
     tx.commit().await.unwrap();
     received.wait_for(1).await;
-    eventually("results are refused", async || refused("while recording results")).await;
+    eventually("results are refused", async || refused("while settling events")).await;
     let waiting = "SELECT COUNT(*) FROM outbox_event WHERE status IN (0, 2)";
     assert_eq!((db.number(waiting).await, received.count()), (2, 1));
 

@@ -30,5 +30,6 @@ mod pooler;
 mod purge;
 mod schema;
 mod settle;
+mod state_machine;
 mod stats;
 mod write;

@@ -105,7 +105,7 @@ async fn a_failed_claim_is_retried() {
     assert_eq!(report.events().len(), 0);
     assert_eq!(
         report.to_string(),
-        "nothing was due\nit stopped there: the database failed while claiming events: error \
+        "nothing was due\nthe drain stopped there: the database failed while claiming events: error \
          communicating with database: injected: the connection failed"
     );
     assert_eq!(outbox.drain().await.delivered(), 1);

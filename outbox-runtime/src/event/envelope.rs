@@ -115,13 +115,6 @@ impl EventEnvelope {
         self
     }
 
-    /// Removes the event's delay.
-    #[cfg(feature = "testing")]
-    pub(crate) fn without_delay(mut self) -> Self {
-        Arc::make_mut(&mut self.0).delay = None;
-        self
-    }
-
     /// Makes an envelope from a stored row. Its values were validated when it was written, or it was inserted by
     /// other means; either way it is delivered as it stands.
     pub(crate) fn stored(stored: StoredParts) -> Self {

@@ -135,11 +135,10 @@ impl Queue {
     }
 
     pub(super) fn has_events(&self) -> bool {
-        !(self.ready.is_empty() && self.hot.is_empty() && self.cold.is_empty())
+        self.events().next().is_some()
     }
 
     /// Every event that is queued.
-    #[cfg(any(test, feature = "testing"))]
     pub(super) fn events(&self) -> impl Iterator<Item = &QueuedEvent> {
         self.ready.iter().chain(&self.hot).chain(&self.cold)
     }

@@ -79,11 +79,12 @@ impl Expectation {
             }
             Expected::Event(expected, chosen) => {
                 expected.delay().filter(|_| !open)?;
-                let undelayed = expected.clone().without_delay();
-                let is_alike = |event: &&EventEnvelope| {
-                    event.delay().is_none() && compare(&undelayed, *chosen, event).is_empty()
+                let differs_in_delay_only = |event: &&EventEnvelope| {
+                    let differences = compare(expected, *chosen, event);
+                    event.delay().is_none()
+                        && differences.iter().all(|difference| difference.starts_with("delay:"))
                 };
-                let event = events.iter().find(is_alike)?;
+                let event = events.iter().find(differs_in_delay_only)?;
                 Some(format!(
                     "only an open transaction knows delays, and everything else is equal\n  published  {}",
                     describe(event)
