@@ -5,7 +5,7 @@ use super::rust::{code, comments, tokens};
 use crate::Result;
 
 /// Phrases that are refused in every text, in any case, and the remedy.
-const PHRASES: [(&str, &str); 7] = [
+const PHRASES: [(&str, &str); 9] = [
     ("in hand", "say `in flight`"),
     ("nobody", "name the subject, such as `no process` or `no listener`"),
     ("somebody", "name the subject, such as `another process`"),
@@ -13,49 +13,58 @@ const PHRASES: [(&str, &str); 7] = [
     ("for ever", "say `indefinitely`"),
     ("in peace", "say `without faults`"),
     ("in vain", "say `without effect`"),
+    ("by hand", "say `manually`"),
+    ("so many", "name the number, or say `as many`"),
 ];
 
 /// Identifiers that are refused in Rust code and in the code spans of its comments, and the remedy.
-const IDENTIFIERS: [(&str, &str); 41] = [
+const IDENTIFIERS: [(&str, &str); 48] = [
     ("Announcer", "say `NotifySignal`"),
     ("ByHand", "say `Stepper`"),
-    ("Careful", "say `PanicSafeMetrics`"),
+    ("Careful", "say `Meter`"),
     ("Decision", "say `Verdict`"),
+    ("DispatchResult", "say `VerdictKind`"),
     ("Ear", "say `NotificationListener`"),
     ("Ended", "say `CallResult`"),
     ("Examination", "say `DoctorOptions`"),
     ("Fate", "say `Verdict`"),
     ("Finish", "say `Settlement`"),
-    ("Finished", "say `Settlement`"),
+    ("Finished", "say `Verdict`"),
     ("Gate", "say `WriterLock`"),
     ("Hand", "say `InFlight`"),
     ("Held", "say `ClaimedRow`"),
     ("HotSeat", "say `Permit`"),
     ("Kept", "say `StickyConnection`"),
     ("Lent", "say `ConnectionGuard`"),
-    ("Mark", "say `Settlement`"),
+    ("Look", "say `NextDue`"),
+    ("Mark", "say `Verdict`"),
     ("NoSeat", "say `NoPermit`"),
-    ("NoSeats", "say `NoPermit`"),
-    ("Notices", "say `NotificationListener`"),
+    ("NoSeats", "say `HotPath`"),
+    ("Notices", "say `NotifySignal`"),
     ("PATIENCE", "say `TIMEOUT`"),
     ("Pace", "say `Throttle`"),
     ("Rig", "say `TestHarness`"),
+    ("Room", "say `ClaimBudget`"),
     ("Seat", "say `Permit`"),
-    ("Seated", "say `Permit`"),
-    ("Seats", "say `Permit`"),
+    ("Seated", "say `claimed`"),
+    ("Seats", "say `HotPath`"),
     ("Seldom", "say `LogThrottle`"),
-    ("Spared", "say `Suspect`"),
-    ("Sweep", "say `BulkReplay` or `BulkDiscard`"),
+    ("Share", "say `ConcurrencyLimit`"),
+    ("Spared", "say `Suspicion::None`"),
+    ("Sweep", "say `BulkChange`"),
     ("Treatment", "say `DeliveryPolicy`"),
-    ("Trial", "say `Quarantine`"),
+    ("Trial", "say `Suspicion`"),
     ("Trouble", "say `DatabaseErrorKind`"),
     ("Walk", "say `Cursor`"),
     ("Way", "say `Lane`"),
     ("by_hand", "say `manual` or `stepping`"),
     ("caught", "say `catch_panic`"),
+    ("hand", "say `inflight`"),
     ("injecting", "say `fault_point`"),
+    ("lend", "say `checkout`"),
     ("lending", "say `with_connection`"),
     ("patience", "say `statement_timeout`"),
+    ("rig", "say `harness`"),
     ("rigged", "say `with_harness`"),
     ("seldom", "say `log_throttle`"),
 ];
@@ -250,7 +259,7 @@ mod tests {
     #[test]
     fn identifiers_are_whole_and_in_code() {
         let text =
-            "struct Held(Handle);\nlet by_hand = Held::hand();\nlet s = \"Held\"; // Held rows";
+            "struct Held(Handle);\nlet by_hand = Held::handle();\nlet s = \"Held\"; // Held rows";
         assert_eq!(found_identifiers(text), [(1, "Held"), (2, "by_hand"), (2, "Held")]);
         assert_eq!(found_identifiers("struct HeldRow; fn seldom_used() {} 'Way"), [(1, "Way")]);
     }
