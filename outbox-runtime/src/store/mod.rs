@@ -53,7 +53,7 @@ mod sqlite;
 
 #[cfg_attr(
     not(feature = "testing"),
-    allow(dead_code, unreachable_pub, reason = "only the testing kit makes a harness")
+    allow(dead_code, unreachable_pub, unused_imports, reason = "only the testing kit makes one")
 )]
 pub(crate) mod harness;
 #[cfg(feature = "testing")]
