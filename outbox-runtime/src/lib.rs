@@ -2,11 +2,14 @@
 //! macros and re-exports everything that is public here.
 //!
 //! # Layout
-//! The modules follow the way of an event: [`event`] is what is said, [`listener`] is who hears it,
-//! [`mod@write`] puts it into a transaction, [`store`] is the only SQL. `inflight` is what this node has
-//! claimed, `dispatch` brings it to the listeners and records what became of it, `poll` brings in more.
-//! `dead` is for what was given up. `run` puts it all together. `testing`, behind the feature of its name,
-//! is for the tests of those who use it.
+//! The modules are in reading order, and each group follows an event one step further. [`event`] is an event and its
+//! row, [`listener`] the functions that handle it. [`mod@write`] inserts it in the business transaction; `inflight` has
+//! the events that are claimed and not settled. `dispatch` calls their listeners and settles them; `poll` claims due
+//! rows, woken by `notify` from other nodes. `dead` has the dead letters, with `metrics`, `retry` and what else
+//! operation needs. [`store`] is the only SQL. `run` assembles and starts it all; every loop is a `service`. `testing`
+//! is for the tests of applications, `simulation` for our own, and `private` for generated code.
+//!
+//! `ARCHITECTURE.md` in the repository has the glossary, a map of the files and the invariants.
 
 pub mod event;
 
@@ -18,35 +21,32 @@ mod inflight;
 
 mod dispatch;
 
+mod notify;
 mod poll;
 
-pub mod store;
-
 mod dead;
-
-mod retry;
-
 mod metrics;
+mod retry;
+mod throttle;
+mod trace;
 
-mod notify;
-
-mod run;
-
-mod service;
+pub mod store;
+mod table;
 
 mod catch_panic;
 mod clock;
 mod error;
 mod log_throttle;
-mod table;
-mod throttle;
-mod trace;
+mod run;
+mod service;
 
 #[cfg(test)]
 mod simulation;
-
 #[cfg(feature = "testing")]
 pub mod testing;
+
+#[doc(hidden)]
+pub mod private;
 
 pub use dead::{BulkChange, DeadEvents, DeadGroup, DeadStream};
 pub use dispatch::EventInterceptor;
@@ -74,6 +74,3 @@ pub async fn start<DB: store::Backend>(pool: sqlx::Pool<DB>) -> Result<Outbox<DB
 pub fn builder<DB: store::Backend>(pool: sqlx::Pool<DB>) -> Builder<DB> {
     Builder::new(pool)
 }
-
-#[doc(hidden)]
-pub mod private;
