@@ -1,5 +1,6 @@
 //! Follows new rows. They do not appear in the order of their sequences: a transaction takes its sequences
-//! when it inserts, and transactions with higher sequences may commit before it.
+//! when it inserts, and transactions with higher sequences may commit before it. Rows behind the newest are therefore
+//! searched again. Searching the gaps alone would be cheaper, but MariaDB leaves gaps in every insert of several rows.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
 //! The JSON payload of a variant: named fields become an object, one value stays itself, several values become
-//! an array, and no fields become `{}`.
+//! an array, and no fields become `{}`. The fields are moved into a struct with a serde derive, so that
+//! `#[serde(with = ..)]` works as on any struct; a struct of references would break it.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};

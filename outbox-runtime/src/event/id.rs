@@ -106,7 +106,8 @@ impl<'de> Deserialize<'de> for EventId {
 const COUNTER_BITS: u32 = 16;
 
 /// Generates ULIDs whose upper 64 bits (48 of time, 16 of counter) come from one atomic, so that they
-/// increase across all threads without a lock; the lower 64 are random and distinguish processes.
+/// increase across all threads without a lock, which the generator of the `ulid` crate would need; the lower 64 are
+/// random and distinguish processes.
 ///
 /// When the clock stands still or steps back, the counter continues from the last id; when it
 /// overflows, it carries into the time, which the clock then catches up with.
