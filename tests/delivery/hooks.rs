@@ -88,7 +88,7 @@ async fn interceptors_are_called_for_unroutable_events<DB: TestDatabase>(db: Fre
     let builder = builder.intercept(RecordingInterceptor("refuses", trace.clone()));
     let outbox =
         builder.intercept(RecordingInterceptor("three", trace.clone())).start().await.unwrap();
-    let error = "nobody listens to `Unknown` of aggregate `Order`";
+    let error = "no listener handles `Unknown` of aggregate `Order`";
     let expected = [
         "before one 0".to_owned(),
         "before refuses 0".to_owned(),

@@ -123,7 +123,7 @@ async fn unroutable_events_can_become_dead_immediately<DB: TestDatabase>(db: Fre
     received.wait_for(2).await;
     eventually("both are dead", async || with_status(&db, 3).await == 2).await;
     let row = first_row(&db, &outbox).await;
-    let error = "nobody listens to `Unknown` of aggregate `Order`";
+    let error = "no listener handles `Unknown` of aggregate `Order`";
     assert_eq!((row.attempts, row.last_error.as_deref()), (0, Some(error)));
 }
 

@@ -101,7 +101,7 @@ async fn unroutable_events_become_dead_if_configured() {
     assert_eq!((report.dead(), report.unroutable()), (1, 0), "{report}");
     assert_eq!(
         report.events()[0].error.as_deref(),
-        Some("nobody listens to `Lost` of aggregate `Order`")
+        Some("no listener handles `Lost` of aggregate `Order`")
     );
 }
 
