@@ -170,8 +170,8 @@ impl Table {
         for Renewal { sequence, token, takeovers } in requested {
             let fenced = self.guards.renewal;
             let Some(row) = self.rows.get_mut(sequence) else { continue };
-            let ours = (row.token == *token && row.owner == Some(owner)) || !fenced;
-            if ours && row.committed && !row.locked && !row.status.is_terminal() {
+            let is_owner = (row.token == *token && row.owner == Some(owner)) || !fenced;
+            if is_owner && row.committed && !row.locked && !row.status.is_terminal() {
                 row.due = self.now + LEASE;
                 row.takeovers = row.takeovers.max(*takeovers);
                 ledger.renewed(*sequence, owner, *token, row.takeovers);
