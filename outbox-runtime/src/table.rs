@@ -1,14 +1,14 @@
 use thiserror::Error;
 
-/// The table that an outbox uses if nothing else is said.
+/// The default name of the outbox table.
 pub const DEFAULT_TABLE: &str = "outbox_event";
 
-/// The longest part of a table name: what PostgreSQL keeps of an identifier.
+/// The maximum length of a part of a table name. PostgreSQL truncates longer identifiers.
 const MAX_PART_BYTES: usize = 63;
 
-/// The name of an outbox's table: `name` or `schema.name`.
+/// The validated name of an outbox table: `name` or `schema.name`.
 ///
-/// This is the only thing that is ever formatted into SQL, and it is always quoted, so keywords work.
+/// It is the only input that is formatted into SQL. It is always quoted, so keywords are allowed.
 ///
 /// ```
 /// # use outbox_runtime::store::Table;
@@ -18,32 +18,32 @@ const MAX_PART_BYTES: usize = 63;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Table {
-    // Boxed, since errors carry it.
+    // Boxed, because it is part of errors, which have to be small.
     schema: Option<Box<str>>,
     name: Box<str>,
 }
 
-/// Why a text cannot be the name of a table.
+/// The error for an invalid table name.
 #[derive(Debug, Error)]
-#[error("`{name}` cannot be the name of a table: {reason}")]
+#[error("`{name}` is not a valid table name: {reason}")]
 pub struct TableError {
     name: String,
     reason: &'static str,
 }
 
 impl TableError {
-    /// What is wrong with the name.
+    /// Returns the reason without the name.
     pub fn reason(&self) -> &'static str {
         self.reason
     }
 }
 
 impl Table {
-    /// Checks a name.
+    /// Parses a table name, with or without a schema.
     ///
     /// # Errors
-    /// If a part is empty, longer than 63 bytes, or has other characters than ASCII letters, digits
-    /// and `_`, or begins with a digit; or if there are more than two parts.
+    /// Returns an error if there are more than two parts, or if a part is empty, is longer than 63 bytes, contains
+    /// other characters than ASCII letters, digits and `_`, or starts with a digit.
     pub fn new(name: &str) -> Result<Self, TableError> {
         let refused = |reason| TableError { name: name.to_owned(), reason };
         let parts: Vec<&str> = name.split('.').collect();
@@ -53,21 +53,21 @@ impl Table {
         match parts.as_slice() {
             [table] => Ok(Self { schema: None, name: (*table).into() }),
             [schema, table] => Ok(Self { schema: Some((*schema).into()), name: (*table).into() }),
-            _ => Err(refused("it has more than two parts; write `table` or `schema.table`")),
+            _ => Err(refused("it has more than two parts; use `table` or `schema.table`")),
         }
     }
 
-    /// The schema, if one was named.
+    /// Returns the schema, if the name has one.
     pub fn schema(&self) -> Option<&str> {
         self.schema.as_deref()
     }
 
-    /// The name without the schema.
+    /// Returns the name without the schema.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Another table in the same schema.
+    /// Returns a table with this name in the same schema.
     pub(crate) fn beside(&self, name: &str) -> Self {
         Self { schema: self.schema.clone(), name: name.into() }
     }
@@ -79,8 +79,8 @@ impl Table {
         }
     }
 
-    /// The name of something that belongs to the table, shortened by a hash where it would be too
-    /// long.
+    /// Returns the name of an object that belongs to the table, such as an index. A name that would be too long is
+    /// shortened and gets a hash.
     pub(crate) fn derived(&self, suffix: &str) -> String {
         let full = format!("{}_{suffix}", self.name);
         if full.len() <= MAX_PART_BYTES {
@@ -109,21 +109,21 @@ impl std::fmt::Display for Table {
 fn check(part: &str) -> Result<(), &'static str> {
     let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
     if part.is_empty() {
-        return Err("a part of it is empty");
+        return Err("a part is empty");
     }
     if part.len() > MAX_PART_BYTES {
-        return Err("a part of it has more than 63 bytes");
+        return Err("a part is longer than 63 bytes");
     }
     if !part.bytes().all(|byte| letter(byte) || byte.is_ascii_digit()) {
-        return Err("it may have only ASCII letters, digits and `_`");
+        return Err("only ASCII letters, digits and `_` are allowed");
     }
     if !part.bytes().next().is_some_and(letter) {
-        return Err("a part of it begins with a digit");
+        return Err("a part starts with a digit");
     }
     Ok(())
 }
 
-/// A hash that is the same in every release of every compiler.
+/// Returns a hash that does not change between releases of Rust, because names of indexes depend on it.
 fn fnv1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_identifiers_and_keywords() {
+    fn accepts_identifiers_and_keywords() {
         for name in ["outbox_event", "order", "SELECT", "_x9", "billing.events", &"x".repeat(63)] {
             assert_eq!(Table::new(name).unwrap().to_string(), name);
         }
@@ -153,8 +153,7 @@ mod tests {
         let refusal = Table::new("a.b.c").unwrap_err().to_string();
         assert_eq!(
             refusal,
-            "`a.b.c` cannot be the name of a table: it has more than two parts; write `table` or \
-             `schema.table`"
+            "`a.b.c` is not a valid table name: it has more than two parts; use `table` or `schema.table`"
         );
     }
 

@@ -37,7 +37,7 @@ impl Dispatch {
     }
 }
 
-/// Makes the span for the delivery of an event.
+/// Returns the span for the delivery of an event.
 pub(crate) fn dispatch(event: &EventEnvelope, attempts: u32, tenant: Tenant) -> Dispatch {
     let span = info_span!(
         "outbox.dispatch",
@@ -168,7 +168,7 @@ mod context {
 
         const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
-        /// Traces all spans except those of these names, which are only logged.
+        /// Traces all spans except those with these names, which are only logged.
         fn trace_without(names: &'static [&'static str]) -> tracing::subscriber::DefaultGuard {
             let tracer = SdkTracerProvider::builder().build().tracer("test");
             let traces = tracing_opentelemetry::layer().with_tracer(tracer);
@@ -192,43 +192,6 @@ mod context {
             let event = carry(event);
             let parent = event.headers().get(PARENT).and_then(|text| read(text, None));
             assert_eq!(parent.expect("a trace context").trace_id(), trace_of(&request));
-        }
-
-        /// Adds an event to every write.
-        #[cfg(feature = "testing")]
-        struct AddEvent;
-
-        #[cfg(feature = "testing")]
-        impl crate::write::WriterHook for AddEvent {
-            fn before_write(
-                &self,
-                mut events: Vec<EventEnvelope>,
-            ) -> Result<Vec<EventEnvelope>, Box<dyn std::error::Error + Send + Sync>> {
-                events.extend(EventEnvelope::json("Copied", "{}"));
-                Ok(events)
-            }
-        }
-
-        #[cfg(feature = "testing")]
-        #[tokio::test(flavor = "current_thread")]
-        async fn events_added_by_a_hook_carry_the_same_trace() {
-            let _guard = trace_without(&[]);
-            let outbox = crate::testing::outbox().configure(|outbox| outbox.hook(AddEvent));
-            let outbox = outbox.start().await;
-            let mut tx = outbox.begin().await.expect("a transaction");
-            let request = info_span!("request");
-            let event = EventEnvelope::json("Paid", "{}").expect("a valid event");
-            request.in_scope(|| tx.write(event)).expect("a write");
-            let mut savepoint = tx.savepoint().await.expect("a savepoint");
-            let event = EventEnvelope::json("Paid", "{}").expect("a valid event");
-            request.in_scope(|| savepoint.write(event)).expect("a write");
-            savepoint.release().await.expect("a release");
-            let written = crate::testing::published(&tx);
-            assert_eq!(written.len(), 4);
-            for event in written {
-                let parent = event.headers().get(PARENT).and_then(|text| read(text, None));
-                assert_eq!(parent.expect("a trace context").trace_id(), trace_of(&request));
-            }
         }
 
         #[tokio::test(flavor = "current_thread")]
@@ -272,6 +235,46 @@ mod context {
             let later = format!("01-{TRACE}-b7ad6b7169203331-03-more");
             let context = read(&later, Some("no state at all")).expect("a later version");
             assert!(context.is_sampled() && context.trace_state().header().is_empty());
+        }
+
+        #[cfg(feature = "testing")]
+        mod hooks {
+            use super::*;
+
+            /// Adds an event to every write.
+            struct AddEvent;
+
+            impl crate::write::WriterHook for AddEvent {
+                fn before_write(
+                    &self,
+                    mut events: Vec<EventEnvelope>,
+                ) -> Result<Vec<EventEnvelope>, Box<dyn std::error::Error + Send + Sync>>
+                {
+                    events.extend(EventEnvelope::json("Copied", "{}"));
+                    Ok(events)
+                }
+            }
+
+            #[tokio::test(flavor = "current_thread")]
+            async fn events_added_by_a_hook_carry_the_same_trace() {
+                let _guard = trace_without(&[]);
+                let outbox = crate::testing::outbox().configure(|outbox| outbox.hook(AddEvent));
+                let outbox = outbox.start().await;
+                let mut tx = outbox.begin().await.expect("a transaction");
+                let request = info_span!("request");
+                let event = EventEnvelope::json("Paid", "{}").expect("a valid event");
+                request.in_scope(|| tx.write(event)).expect("a write");
+                let mut savepoint = tx.savepoint().await.expect("a savepoint");
+                let event = EventEnvelope::json("Paid", "{}").expect("a valid event");
+                request.in_scope(|| savepoint.write(event)).expect("a write");
+                savepoint.release().await.expect("a release");
+                let written = crate::testing::published(&tx);
+                assert_eq!(written.len(), 4);
+                for event in written {
+                    let parent = event.headers().get(PARENT).and_then(|text| read(text, None));
+                    assert_eq!(parent.expect("a trace context").trace_id(), trace_of(&request));
+                }
+            }
         }
     }
 }

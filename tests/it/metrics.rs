@@ -12,8 +12,8 @@ fn a_prefix_must_be_a_valid_name_start() {
     for prefix in ["", "2nd", "a-b", "a b", "é", ".", "a.", ".a", "a..b", "a.2nd", "a.b c"] {
         let error = MetricsFacade::with_prefix(prefix).unwrap_err().to_string();
         let expected = format!(
-            "`{prefix}` cannot be the beginning of a series' name: words of letters, digits and `_`, \
-             joined by dots, none of which begins with a digit"
+            "`{prefix}` is not a valid prefix of a series; use words of ASCII letters, digits and `_`, \
+             joined by dots, none of which starts with a digit"
         );
         assert_eq!(error, expected);
     }

@@ -1,7 +1,7 @@
-//! What a registry reports when it is built.
+//! Faults that a registry reports when it is built.
 //!
-//! A binary of its own: the list of events that nobody listens to speaks of the whole program, so
-//! this program must hold nothing but what is declared here.
+//! This is a binary of its own: the registry reports all unhandled events of a program, so this program must not
+//! contain the events and listeners of other tests.
 
 #![allow(
     clippy::disallowed_methods,
@@ -10,7 +10,7 @@
     clippy::unwrap_used,
     reason = "a test fails by panicking"
 )]
-#![allow(missing_docs, reason = "these types are read here and nowhere else")]
+#![allow(missing_docs, reason = "these types are used only in this file")]
 
 use outbox::{
     AggregateType, Delivery, EventType, ListenerRegistry, Place, RegistryError, RegistryFault,
@@ -34,11 +34,11 @@ enum OrderEvent {
     Cancelled,
 }
 
-/// Not tied to an aggregate, so written to `__GLOBAL__`, where nobody listens to it.
+/// Its events have no aggregate, so they are written to `__GLOBAL__`, for which there is no listener.
 #[derive(EventType)]
-enum Loose {
-    Heard,
-    Unheard,
+enum GlobalEvent {
+    Misrouted,
+    NotHandled,
 }
 
 #[derive(EventType)]
@@ -55,8 +55,8 @@ async fn on_placed(order_id: u64) {
 #[listener(event = OrderEvent::Paid)]
 async fn on_paid(_paid: String, _mailer: State<Mailer>, _printer: State<Printer>) {}
 
-#[listener(aggregate = "Anything", event = Loose::Heard, outbox = "elsewhere")]
-async fn on_heard() {}
+#[listener(aggregate = "Anything", event = GlobalEvent::Misrouted, outbox = "elsewhere")]
+async fn on_misrouted() {}
 
 mod twice {
     use super::*;
@@ -69,7 +69,7 @@ mod twice {
 }
 
 fn faults(registry: ListenerRegistry) -> Vec<RegistryFault> {
-    let error: RegistryError = registry.build().expect_err("it has faults");
+    let error: RegistryError = registry.build().expect_err("the registry has faults");
     let shown = error.to_string();
     for fault in error.faults() {
         assert!(shown.contains(&fault.to_string()), "{fault} in {shown}");
@@ -77,19 +77,21 @@ fn faults(registry: ListenerRegistry) -> Vec<RegistryFault> {
     error.into_faults()
 }
 
+/// Returns the linked listeners with all states that they need.
 fn complete() -> ListenerRegistry {
     ListenerRegistry::linked().state(Mailer).state(Printer)
 }
 
-/// The line of the only place in this file that holds a text.
+/// Returns the number of the first line of this file that contains a text.
 fn line_of(text: &str) -> u32 {
     let mut lines =
         include_str!("main.rs").lines().zip(1..).filter(|(line, _)| line.contains(text));
-    let (_, line) = lines.next().expect("the text is here");
+    let (_, line) = lines.next().expect("a line with the text");
     line
 }
 
-fn is_here(place: Place, line: u32) {
+/// Checks that a place is a line of this file.
+fn assert_place(place: Place, line: u32) {
     assert!(place.file.ends_with("registry/main.rs"), "{place}");
     assert_eq!(place.line, line, "{place}");
 }
@@ -106,21 +108,21 @@ fn a_complete_registry_finds_every_listener() {
     assert_eq!(name("Order", ""), None);
     let names: Vec<&str> = listeners.iter().map(outbox::Listener::name).collect();
     assert_eq!(names, ["`registry::on_placed`", "`registry::on_paid`"]);
-    is_here(
+    assert_place(
         listeners.find("Order", "Paid").unwrap().place(),
         line_of("(event = OrderEvent::Paid)"),
     );
 }
 
 #[test]
-fn missing_states_are_all_named_with_their_listener() {
+fn all_missing_states_are_reported_with_their_listeners() {
     let faults = faults(ListenerRegistry::linked());
     let states: Vec<&str> = faults
         .iter()
         .map(|fault| match fault {
             RegistryFault::MissingState { listener, place, state } => {
                 assert_eq!(listener, "`registry::on_paid`");
-                is_here(*place, line_of("(event = OrderEvent::Paid)"));
+                assert_place(*place, line_of("(event = OrderEvent::Paid)"));
                 *state
             }
             other => panic!("{other}"),
@@ -130,7 +132,7 @@ fn missing_states_are_all_named_with_their_listener() {
 }
 
 #[test]
-fn duplicates_name_both_places_even_through_an_alias() {
+fn duplicates_are_reported_with_both_places_even_by_an_alias() {
     let faults = faults(ListenerRegistry::linked_for("twice"));
     let [RegistryFault::Duplicate { aggregate, event, first, first_place, second, second_place }] =
         faults.as_slice()
@@ -142,8 +144,8 @@ fn duplicates_name_both_places_even_through_an_alias() {
         (first.as_str(), second.as_str()),
         ("`registry::twice::first`", "`registry::twice::second`")
     );
-    is_here(*first_place, line_of("Placed { .. }, outbox"));
-    is_here(*second_place, line_of("event = \"Ordered\""));
+    assert_place(*first_place, line_of("Placed { .. }, outbox"));
+    assert_place(*second_place, line_of("event = \"Ordered\""));
 }
 
 #[test]
@@ -154,7 +156,7 @@ fn a_listener_serves_every_outbox_it_names() {
 }
 
 #[test]
-fn a_hand_registered_listener_can_be_a_duplicate() {
+fn a_manually_registered_listener_can_be_a_duplicate() {
     let line = line!() + 1;
     let registry = complete().register_for(Order, "Placed", |_: Delivery| async {});
     let faults = faults(registry);
@@ -162,21 +164,21 @@ fn a_hand_registered_listener_can_be_a_duplicate() {
     else {
         panic!("{faults:?}")
     };
-    is_here(*first_place, line_of("(event = OrderEvent::Placed { order_id })"));
+    assert_place(*first_place, line_of("(event = OrderEvent::Placed { order_id })"));
     assert_eq!(second, "a manually registered listener");
-    is_here(*second_place, line);
+    assert_place(*second_place, line);
 }
 
 #[test]
-fn events_that_nobody_hears_are_named() {
+fn unhandled_events_are_reported_with_their_places() {
     let found = faults(complete().unhandled(Unhandled::Deny));
-    let unheard: Vec<String> = found
+    let unhandled: Vec<String> = found
         .iter()
         .map(|fault| match fault {
             RegistryFault::Unhandled { event, place }
             | RegistryFault::Misrouted { event, place } => {
                 let variant = event.rsplit("::").next().unwrap();
-                is_here(
+                assert_place(
                     *place,
                     line_of(&format!("{variant}{}", if variant == "Alone" { ";" } else { "," })),
                 );
@@ -185,22 +187,25 @@ fn events_that_nobody_hears_are_named() {
             other => panic!("{other}"),
         })
         .collect();
-    assert_eq!(unheard, ["OrderEvent::Lost", "Loose::Heard", "Loose::Unheard", "Alone"]);
+    assert_eq!(
+        unhandled,
+        ["OrderEvent::Lost", "GlobalEvent::Misrouted", "GlobalEvent::NotHandled", "Alone"]
+    );
     let misrouted = |fault: &&RegistryFault| matches!(fault, RegistryFault::Misrouted { .. });
     let misrouted: Vec<String> = found.iter().filter(misrouted).map(ToString::to_string).collect();
     assert_eq!(misrouted.len(), 1);
-    assert!(misrouted[0].starts_with("`Loose::Heard` ("), "{misrouted:?}");
+    assert!(misrouted[0].starts_with("`GlobalEvent::Misrouted` ("), "{misrouted:?}");
     assert!(complete().unhandled(Unhandled::Allow).build().is_ok());
     assert!(complete().unhandled(Unhandled::Warn).build().is_ok());
 }
 
 #[test]
-fn hand_registered_listeners_count_as_hearing() {
+fn events_of_manually_registered_listeners_are_handled() {
     let registry = complete()
         .unhandled(Unhandled::Deny)
         .register_for("Order", "Lost", |_: Delivery| async {})
-        .register("Heard", |_: Delivery| async {})
-        .register("Unheard", |_: Delivery| async {})
+        .register("Misrouted", |_: Delivery| async {})
+        .register("NotHandled", |_: Delivery| async {})
         .register("Alone", |_: Delivery| async {});
     assert!(registry.build().is_ok());
 }
@@ -245,23 +250,23 @@ fn every_fault_is_reported_at_once() {
 }
 
 #[test]
-fn an_empty_registry_says_what_to_do() {
+fn an_empty_registry_is_reported_with_a_remedy() {
     let empty = |registry| faults(registry).remove(0).to_string();
-    let shown = empty(ListenerRegistry::linked_for("nobody"));
+    let shown = empty(ListenerRegistry::linked_for("unserved"));
     assert_eq!(
         shown,
-        "no listener serves the outbox `nobody`, though 5 serve others; add `outbox = \"nobody\"` to \
+        "no listener serves the outbox `unserved`, though 5 serve others; add `outbox = \"unserved\"` to \
          its listeners, or allow an empty registry"
     );
-    assert!(ListenerRegistry::linked_for("nobody").allow_empty().build().is_ok());
+    assert!(ListenerRegistry::linked_for("unserved").allow_empty().build().is_ok());
     assert!(ListenerRegistry::new().allow_empty().build().is_ok());
     let shown = empty(ListenerRegistry::new());
     assert_eq!(shown, "no listener is registered; register one, or allow an empty registry");
 }
 
 #[test]
-fn a_registry_that_began_empty_checks_events_if_asked_to() {
-    let registry = || ListenerRegistry::new().register("Unheard", |_: Delivery| async {});
+fn a_registry_without_linked_listeners_checks_events_on_request() {
+    let registry = || ListenerRegistry::new().register("NotHandled", |_: Delivery| async {});
     assert!(registry().build().is_ok());
     assert!(!faults(registry().unhandled(Unhandled::Deny)).is_empty());
 }

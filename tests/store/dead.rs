@@ -298,7 +298,7 @@ async fn an_interrupted_replay_all_reports_progress_and_resumes<DB: TestDatabase
     db.run("ALTER TABLE outbox_event RENAME TO elsewhere").await;
     let error = bulk.next().await.unwrap_err();
     assert!(matches!(error, Error::Interrupted { done: 4, .. }), "{error}");
-    assert_eq!(error.to_string(), "stopped after 4 events; call it again to go on");
+    assert_eq!(error.to_string(), "stopped after 4 events; call it again to continue");
     db.run("ALTER TABLE elsewhere RENAME TO outbox_event").await;
     assert_eq!(bulk.next().await.unwrap(), Some(4), "the same operation resumes");
     // A new one continues with the remaining events.

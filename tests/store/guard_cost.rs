@@ -15,7 +15,7 @@ async fn the_transaction_guard_adds_little_cost<DB: TestDatabase>(db: Fresh<DB>)
     let (writer, _) = writer(&db, 0).await;
     let mut ids = 0..;
     let (mut baseline, mut guarded) = (Vec::new(), Vec::new());
-    // One prepared statement, as in hand-written code.
+    // One prepared statement, as an application without the outbox would use.
     let on_postgres = DB::URL_VARIABLE == Some("OUTBOX_TEST_POSTGRES_URL");
     let [first, second] = if on_postgres { ["$1", "$2::json"] } else { ["?", "?"] };
     let now = DB::NOW;

@@ -1,8 +1,8 @@
 //! Errors.
 //!
 //! # Layout
-//! [`Error`] is what an application gets at run time. `start` gathers everything that keeps an outbox from being
-//! started, `config` and `schema` are parts of that.
+//! [`Error`] is the error of every operation. `start` collects all faults that prevent a start; `config` and
+//! `schema` are two kinds of them.
 
 mod config;
 mod schema;
@@ -19,69 +19,68 @@ use thiserror::Error as ThisError;
 use crate::event::{EventError, Status};
 use crate::table::{Table, TableError};
 
-/// What can go wrong while an outbox is used.
+/// An error of an outbox operation.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {
-    /// The event was refused; nothing was written, and the transaction is untouched.
+    /// The event is invalid. Nothing was written, and the transaction can still be used.
     #[error("the event was refused")]
     Event(#[from] EventError),
 
-    /// The table's name was refused.
+    /// The table name is invalid.
     #[error(transparent)]
     Table(#[from] TableError),
 
-    /// The table is missing, wrong, or of another version.
+    /// The table is missing, is not an outbox table, or has another schema version.
     #[error(transparent)]
     Schema(#[from] SchemaError),
 
-    /// A `before_write` hook refused the events; nothing was written.
+    /// A `before_write` hook refused the events. Nothing was written.
     #[error("a writer hook refused the events")]
     Hook(#[source] Box<dyn std::error::Error + Send + Sync>),
 
-    /// The database had ended the transaction before it was to be committed: a statement had failed
-    /// (a constraint on PostgreSQL, a deadlock on MySQL, `ON CONFLICT ROLLBACK` on SQLite) and the
-    /// failure was passed over. Everything in the transaction is rolled back; no event was written.
+    /// The database had ended the transaction before its commit, because a statement had failed (a constraint on
+    /// PostgreSQL, a deadlock on MySQL, `ON CONFLICT ROLLBACK` on SQLite) and the application had ignored its error.
+    /// Everything in the transaction is rolled back, and no event was written.
     ///
-    /// On MySQL and MariaDB a statement that changes the schema (`CREATE TABLE`, `ALTER TABLE`, `TRUNCATE`)
-    /// ends the transaction as well, by committing it. Only where an event had been flushed before can that
-    /// be told from a rollback; see [`CommittedEarly`](Self::CommittedEarly).
+    /// On MySQL and MariaDB a statement that changes the schema (`CREATE TABLE`, `ALTER TABLE`, `TRUNCATE`) also ends
+    /// the transaction, by committing it. This can be distinguished from a rollback only if an event had been
+    /// flushed before; see [`CommittedEarly`](Self::CommittedEarly).
     #[error(
-        "the transaction was lost before the commit: an earlier statement had ended it, by failing or, on \
-         MySQL, by a commit of its own (`CREATE TABLE` and its like); no event was written"
+        "the transaction had ended before its commit: an earlier statement failed, or committed it implicitly \
+         (on MySQL, for example `CREATE TABLE`); no event was written"
     )]
     TransactionLost,
 
-    /// A statement had committed the transaction before its end, as every statement that changes the schema
-    /// does on MySQL and MariaDB. What came before it is committed, with the events that had been flushed;
-    /// events written since are not, and neither is undone.
+    /// A statement had committed the transaction before its end, as every statement that changes the schema does
+    /// on MySQL and MariaDB. All statements before it are committed, and so are the events that had been flushed;
+    /// events that were written later are not. Nothing is rolled back.
     #[error(
-        "a statement in the transaction has committed it (on MySQL `CREATE TABLE` and its like do); what came \
+        "a statement has committed the transaction implicitly (on MySQL, for example `CREATE TABLE`); everything \
          before it is committed, events that were written after it are not"
     )]
     CommittedEarly,
 
-    /// [`write_in`](crate::write::Writer::write_in) was given a connection without a transaction: the event
-    /// would have been committed by itself. Nothing was written.
+    /// The connection that was passed to [`write_in`](crate::write::Writer::write_in) has no open transaction, so the
+    /// event would have been committed by itself. Nothing was written.
     #[error(
-        "`write_in` needs a connection with an open transaction, and this one has none; begin one, and write \
-         the event before its commit"
+        "the connection for `write_in` has no open transaction; begin one, and write the event before its commit"
     )]
     NoTransaction,
 
-    /// SQLite has one writer at a time, and another transaction of this process stayed open for as long
-    /// as the pool waits for a connection (`acquire_timeout`). A task that begins a transaction while it
-    /// has one open waits for itself.
+    /// Another transaction of this process stayed open for as long as the pool waits for a connection
+    /// (`acquire_timeout`). SQLite allows one writer at a time, so a task that begins a transaction while it has
+    /// another one open waits for itself.
     #[error(
-        "the write lock was not free within {after:?}: another transaction is still open, perhaps one \
-         that the same task began; commit it or roll it back first, or pass its `&mut Tx` on"
+        "the writer lock was not available within {after:?}: another transaction is still open, possibly of the \
+         same task; commit it or roll it back first, or use its `&mut Tx`"
     )]
     WriterLockTimeout {
-        /// How long it waited.
+        /// The time that was waited.
         after: Duration,
     },
 
-    /// The outbox could not be started.
+    /// The outbox cannot be started.
     #[error(transparent)]
     Start(#[from] StartError),
 
@@ -89,16 +88,16 @@ pub enum Error {
     #[error("the outbox has been shut down")]
     Closed,
 
-    /// This process only writes; there is nothing that could deliver.
-    #[error("this outbox only writes: its mode is `WriterOnly`")]
+    /// This process delivers no events, because its mode is [`WriterOnly`](crate::Mode::WriterOnly).
+    #[error("this process delivers no events; start it in another mode than `WriterOnly`")]
     WriterOnly,
 
-    /// There is no event with this id.
+    /// The table has no event with this id.
     #[error("table `{table}` has no event with the id `{event_id}`; it may have been purged")]
     NoSuchEvent {
-        /// The id.
+        /// The id of the event.
         event_id: String,
-        /// Where it was looked for.
+        /// The table that was searched.
         table: Table,
     },
 
@@ -107,62 +106,62 @@ pub enum Error {
         "event `{event_id}` is not dead but {status}; only a dead event can be replayed or discarded"
     )]
     NotDead {
-        /// The id.
+        /// The id of the event.
         event_id: String,
-        /// What it is.
+        /// The status of the event.
         status: Status,
     },
 
-    /// A batch size of 0 was given.
+    /// The batch size is zero.
     #[error("the batch size must be at least 1")]
     BatchSizeZero,
 
-    /// An event was to be discarded for no reason.
-    #[error("a dead event is discarded for a reason; say which, it is kept in the log")]
+    /// The reason for discarding dead events is empty.
+    #[error("discarding dead events needs a reason; it is written to the log")]
     NoReason,
 
-    /// Long work was cut short. What was done stays done, and the same call goes on from there.
-    #[error("stopped after {done} events; call it again to go on")]
+    /// A long operation was interrupted. The completed batches are kept, and the same call continues after them.
+    #[error("stopped after {done} events; call it again to continue")]
     Interrupted {
-        /// How many events were dealt with.
+        /// The number of events in the completed batches.
         done: u64,
-        /// Why it stopped.
+        /// The error that interrupted it.
         source: Box<Self>,
     },
 
     /// The database did not answer in time.
     #[error("the database did not answer within {after:?} while {doing}")]
     TimedOut {
-        /// What was being done.
+        /// The operation, worded to follow "while".
         doing: &'static str,
-        /// How long it had.
+        /// The time-out.
         after: Duration,
     },
 
-    /// The database failed.
+    /// The database returned an error, or could not be reached.
     #[error("the database failed while {doing}")]
     Database {
-        /// What was being done.
+        /// The operation, worded to follow "while".
         doing: &'static str,
-        /// What the driver said.
+        /// The error of the driver.
         source: sqlx::Error,
     },
 }
 
 impl Error {
-    /// For `map_err`: what was being done when the driver failed.
+    /// Returns a function for `map_err` that adds the operation to an error of the driver.
     pub(crate) fn database(doing: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
         move |source| Self::Database { doing, source }
     }
 }
 
-/// An error and what caused it.
+/// Returns the messages of an error and all its causes, joined by colons.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         let next = error.to_string();
-        // Some errors repeat their cause.
+        // Some errors include the message of their cause.
         if !text.ends_with(&next) {
             text.push_str(": ");
             text.push_str(&next);

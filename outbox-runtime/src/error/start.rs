@@ -5,7 +5,7 @@ use thiserror::Error as ThisError;
 use super::{ConfigFault, Error, SchemaError, chain};
 use crate::listener::RegistryFault;
 
-/// Everything that keeps an outbox from being started.
+/// All faults that prevent the start of an outbox.
 pub struct StartError {
     faults: Vec<StartFault>,
 }
@@ -15,7 +15,7 @@ impl StartError {
         Self { faults }
     }
 
-    /// The faults, one by one.
+    /// Returns the faults.
     pub fn faults(&self) -> &[StartFault] {
         &self.faults
     }
@@ -33,7 +33,7 @@ impl fmt::Display for StartError {
     }
 }
 
-/// As readable as `Display`: this is what a `main` that returns it prints.
+/// Writes the same as `Display`, because a `main` that returns the error prints its `Debug` form.
 impl fmt::Debug for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -41,7 +41,7 @@ impl fmt::Debug for StartError {
 }
 
 impl std::error::Error for StartError {
-    /// Of the only fault. Several are told by [`StartError::faults`].
+    /// Returns the source of a single fault. For several faults, use [`StartError::faults`].
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self.faults.as_slice() {
             [fault] => fault.source(),
@@ -50,25 +50,25 @@ impl std::error::Error for StartError {
     }
 }
 
-/// One reason why an outbox cannot be started.
+/// A fault that prevents the start of an outbox.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum StartFault {
-    /// An option.
+    /// An option is invalid.
     #[error(transparent)]
     Config(#[from] ConfigFault),
-    /// A listener.
+    /// The listener registry has a fault.
     #[error(transparent)]
     Registry(#[from] RegistryFault),
-    /// The table.
+    /// The table cannot be used.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// The database.
+    /// The database failed.
     #[error("{}", chain(.0))]
     Database(#[source] Box<Error>),
-    /// A database in memory that several connections want to share.
+    /// The pool has several connections to a SQLite database in memory, which cannot share it.
     #[error(
-        "a SQLite database in memory belongs to one connection; make the pool with \
+        "a SQLite database in memory belongs to one connection; create the pool with \
          `SqlitePoolOptions::new().max_connections(1)`, or use a file"
     )]
     SharedMemory,

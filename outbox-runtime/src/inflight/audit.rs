@@ -1,4 +1,4 @@
-//! What is true of every hand at every moment, for tests.
+//! Checks of the events in flight, for tests.
 
 use std::time::Instant;
 
@@ -9,35 +9,37 @@ use super::row::Stage;
 use super::{InFlight, Lane, Phase, QueuedEvent, State};
 use crate::listener::ListenerId;
 
-/// A row that is queued or running, and until when it is believed to be ours.
+/// The lease of a row that is queued or running, as this node assumes it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Belief {
+pub(crate) struct AssumedLease {
     pub(crate) sequence: i64,
     pub(crate) token: i64,
-    pub(crate) lease_until: Instant,
+    pub(crate) until: Instant,
 }
 
 impl InFlight {
-    /// Whether the books agree with what is there. `permits` has the listener of each seat that is
-    /// neither taken nor dropped, and its bytes.
+    /// Checks that the counters match the rows, and that no limit is exceeded. `permits` has the listener and the
+    /// bytes of each permit that is neither redeemed nor dropped.
     pub(crate) fn audit(&self, permits: &[(Option<ListenerId>, usize)]) -> Result<(), String> {
         let state = self.lock();
         state.audit(permits)?;
         let most = if state.is_alone() { usize::MAX } else { most_of(self.limits.workers) };
         match state.listeners.iter().position(|listener| listener.running > most) {
-            Some(index) => Err(format!("listener {index} has taken the workers of the others")),
+            Some(index) => {
+                Err(format!("listener {index} uses workers that are reserved for others"))
+            }
             None => Ok(()),
         }
     }
 
-    /// Whether some entry waits for a call to end although it could begin. To be asked when
-    /// [`try_next`](Self::try_next) has found nothing.
-    pub(crate) fn idles(&self) -> Option<i64> {
+    /// Returns a row that is parked although it could start. Call it after [`try_next`](Self::try_next) has
+    /// returned `None`.
+    pub(crate) fn parked_without_reason(&self) -> Option<i64> {
         let state = self.lock();
         let full = state.results.ready_or_sending() >= self.limits.results;
-        // One whose turn it is may be set aside until the renewer has been there.
-        let aside = !state.expiring.is_empty() || !state.quarantine.waiting.is_empty();
-        if full || aside || matches!(state.phase, Phase::Paused | Phase::Closed) {
+        // The next event in turn may wait for the renewer.
+        let renewal_needed = !state.expiring.is_empty() || !state.quarantine.waiting.is_empty();
+        if full || renewal_needed || matches!(state.phase, Phase::Paused | Phase::Closed) {
             return None;
         }
         let now = state.clock.now();
@@ -48,40 +50,40 @@ impl InFlight {
         })
     }
 
-    /// For each listener, whether its breaker lets no call begin: it is paused, or being probed.
-    pub(crate) fn halted(&self) -> Vec<bool> {
+    /// Returns, for each listener, whether its circuit breaker lets no call start: it is open, or being probed.
+    pub(crate) fn halted_listeners(&self) -> Vec<bool> {
         let state = self.lock();
         let now = state.clock.now();
         state.listeners.iter().map(|listener| listener.breaker.is_halted(now)).collect()
     }
 
-    /// How many entries a worker would look at.
-    pub(crate) fn waiting(&self) -> usize {
+    /// Returns the number of events in the queues.
+    pub(crate) fn queue_len(&self) -> usize {
         self.lock().queue.events().count()
     }
 
-    /// The leases it believes in. Those of rows that have a result do not matter any more.
-    pub(crate) fn beliefs(&self) -> Vec<Belief> {
+    /// Returns the leases that this node relies on. Those of rows with a verdict do not matter any more.
+    pub(crate) fn assumed_leases(&self) -> Vec<AssumedLease> {
         let state = self.lock();
         let working = state.rows.iter().filter(|(_, row)| row.stage != Stage::Recording);
         working
-            .map(|(sequence, row)| Belief {
+            .map(|(sequence, row)| AssumedLease {
                 sequence: *sequence,
                 token: row.token,
-                lease_until: row.lease_until,
+                until: row.lease_until,
             })
             .collect()
     }
 
-    /// Everything that is in it, in words.
-    pub(crate) fn portrait(&self) -> String {
+    /// Returns a text that differs whenever the state does.
+    pub(crate) fn snapshot(&self) -> String {
         format!("{:?}", self.lock())
     }
 }
 
-/// What there is, counted.
+/// The counters of the events in flight.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Books {
+struct Counters {
     hot_places: usize,
     cold_places: usize,
     bytes: usize,
@@ -95,37 +97,39 @@ struct Books {
 
 impl State {
     fn audit(&self, permits: &[(Option<ListenerId>, usize)]) -> Result<(), String> {
-        let (kept, counted) = (self.kept(), self.counted(permits));
-        if kept != counted {
-            return Err(format!("{kept:?}, and there is {counted:?}"));
+        let (kept, expected) = (self.counters(), self.expected_counters(permits));
+        if kept != expected {
+            return Err(format!("the counters are {kept:?}, but must be {expected:?}"));
         }
         if self.phase == Phase::Closed && kept.waiting > 0 {
-            return Err("it is closed, and rows wait in it".to_owned());
+            return Err("rows are queued although the node is closed".to_owned());
         }
         for listener in &self.listeners {
             if let Breaker::Probing { probe, .. } = listener.breaker
                 && !self.rows.contains_key(&probe)
             {
-                return Err(format!("a listener waits for row {probe}, which is not here"));
+                return Err(format!(
+                    "a circuit breaker waits for row {probe}, which is not in flight"
+                ));
             }
         }
-        let in_turn = |index: &usize| !self.listeners[*index].parked.is_empty();
+        let has_parked = |index: &usize| !self.listeners[*index].parked.is_empty();
         let mut turns: Vec<usize> = self.turns.iter().map(|id| id.index()).collect();
         turns.sort_unstable();
-        if turns != (0..self.listeners.len()).filter(in_turn).collect::<Vec<_>>() {
-            return Err(format!("{turns:?} get a turn, and others have parked entries"));
+        if turns != (0..self.listeners.len()).filter(has_parked).collect::<Vec<_>>() {
+            return Err(format!("listeners {turns:?} have a turn, but others have parked events"));
         }
         if kept.waiting == 0 {
             return Ok(());
         }
-        let mut waiting: Vec<i64> = self.all_waiting().map(|entry| entry.sequence).collect();
+        let mut waiting: Vec<i64> = self.all_waiting().map(|event| event.sequence).collect();
         waiting.sort_unstable();
         waiting.dedup();
         let queued = |row: &i64| self.rows.get(row).is_some_and(|row| row.stage == Stage::Queued);
         if waiting.len() == kept.waiting && waiting.iter().all(queued) {
             Ok(())
         } else {
-            Err(format!("rows {waiting:?} wait in {} places", kept.waiting))
+            Err(format!("rows {waiting:?} are in {} queue places", kept.waiting))
         }
     }
 
@@ -134,9 +138,9 @@ impl State {
         self.queue.events().chain(parked).chain(&self.expiring).chain(&self.quarantine.waiting)
     }
 
-    /// As the hand keeps them.
-    fn kept(&self) -> Books {
-        Books {
+    /// Returns the counters as they are kept.
+    fn counters(&self) -> Counters {
+        Counters {
             hot_places: self.queue.used(Lane::Hot),
             cold_places: self.queue.used(Lane::Cold),
             bytes: self.bytes,
@@ -152,44 +156,44 @@ impl State {
         }
     }
 
-    /// As they follow from the rows in hand, each of which is in one place.
-    fn counted(&self, permits: &[(Option<ListenerId>, usize)]) -> Books {
-        let mut books = Books { hot_places: permits.len(), ..Books::default() };
-        books
+    /// Returns the counters that follow from the rows in flight.
+    fn expected_counters(&self, permits: &[(Option<ListenerId>, usize)]) -> Counters {
+        let mut counters = Counters { hot_places: permits.len(), ..Counters::default() };
+        counters
             .listeners
             .resize(self.listeners.len(), (LaneLoad::default(), LaneLoad::default(), 0, 0));
         for (listener, bytes) in permits {
-            books.bytes += bytes;
+            counters.bytes += bytes;
             if let Some(listener) = listener {
-                books.listeners[listener.index()].3 += bytes;
-                let hot = &mut books.listeners[listener.index()].0;
+                counters.listeners[listener.index()].3 += bytes;
+                let hot = &mut counters.listeners[listener.index()].0;
                 *hot = LaneLoad { in_flight: hot.in_flight + 1, queued: hot.queued + 1 };
             }
         }
         for row in self.rows.values() {
             let hot = usize::from(row.lane == Lane::Hot);
-            let (mut runs, mut queued) = (0, 0);
+            let (mut running, mut queued) = (0, 0);
             match row.stage {
                 Stage::Queued => {
-                    books.waiting += 1;
+                    counters.waiting += 1;
                     queued = 1;
-                    books.hot_places += hot;
-                    books.cold_places += 1 - hot;
+                    counters.hot_places += hot;
+                    counters.cold_places += 1 - hot;
                 }
-                Stage::Running { .. } => runs = 1,
-                Stage::Recording => books.results += 1,
+                Stage::Running { .. } => running = 1,
+                Stage::Recording => counters.results += 1,
             }
-            books.bytes += row.bytes;
-            books.running += runs;
+            counters.bytes += row.bytes;
+            counters.running += running;
             if let Some(id) = row.listener {
-                let listener = &mut books.listeners[id.index()];
+                let listener = &mut counters.listeners[id.index()];
                 let load = if hot == 1 { &mut listener.0 } else { &mut listener.1 };
                 *load = LaneLoad { in_flight: load.in_flight + 1, queued: load.queued + queued };
-                listener.2 += runs;
+                listener.2 += running;
                 listener.3 += row.bytes;
-                books.in_tx += if self.listeners[id.index()].limit.in_tx { runs } else { 0 };
+                counters.in_tx += if self.listeners[id.index()].limit.in_tx { running } else { 0 };
             }
         }
-        books
+        counters
     }
 }

@@ -1,40 +1,42 @@
-//! Every series by its name, once.
+//! The list of all series. Each name occurs only here.
 
 use std::fmt;
 
 /// A series that `MetricsFacade` writes.
+///
+/// Use [`Metric::ALL`] to configure an exporter or to generate dashboards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metric {
-    /// What follows the prefix.
+    /// The part of the name after the prefix, such as `_dispatch_total`.
     pub suffix: &'static str,
-    /// What it is.
+    /// Whether it is a counter, a gauge or a histogram.
     pub kind: MetricKind,
-    /// In what it is measured.
+    /// The unit of its values.
     pub unit: MetricUnit,
-    /// Its labels. None of them ever has an id, a tenant or an error's text as its value.
+    /// The names of its labels. Their values are never ids, tenants or error messages.
     pub labels: &'static [&'static str],
-    /// What it tells.
+    /// The help text that is passed to the exporter.
     pub help: &'static str,
 }
 
-/// What a series is.
+/// The kind of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetricKind {
-    /// It only rises.
+    /// A number that only increases.
     Counter,
-    /// It is what it is now.
+    /// A current value.
     Gauge,
-    /// It is spread over buckets.
+    /// A distribution over buckets.
     Histogram,
 }
 
-/// In what a series is measured.
+/// The unit of the values of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetricUnit {
-    /// Things.
+    /// A number of events, rows or listeners.
     Count,
     /// Seconds.
     Seconds,
@@ -43,22 +45,22 @@ pub enum MetricUnit {
 }
 
 impl Metric {
-    /// Buckets for series that are measured in seconds.
+    /// Histogram buckets for series in seconds.
     pub const SECONDS_BUCKETS: &'static [f64] = &[
         0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
         60.0, 300.0, 1_800.0, 3_600.0,
     ];
 
-    /// Buckets for series that count rows.
+    /// Histogram buckets for series that count rows.
     pub const ROWS_BUCKETS: &'static [f64] =
         &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0];
 
-    /// Its name behind a prefix: `outbox.enqueue.hot`, `outbox_dispatch_total`.
+    /// Returns the name with a prefix, such as `outbox.enqueue.hot` or `outbox_dispatch_total`.
     pub fn name(&self, prefix: &str) -> String {
         [prefix, self.suffix].concat()
     }
 
-    /// Its name as Prometheus writes it: `outbox_enqueue_hot`.
+    /// Returns the name in the form of Prometheus, without dots: `outbox_enqueue_hot`.
     pub fn series(&self, prefix: &str) -> String {
         self.name(prefix).replace('.', "_")
     }
@@ -78,7 +80,7 @@ const TABLE: &[&str] = &["table"];
 const TOPIC: &[&str] = &["table", "topic"];
 const RESULT: &[&str] = &["table", "topic", "result"];
 
-/// Declares each series as a constant, and the list of them all.
+/// Declares each series as a constant, and [`Metric::ALL`].
 macro_rules! catalogue {
     ($($name:ident: $suffix:literal $kind:ident $unit:ident $labels:ident $help:literal;)*) => {
         $(pub(super) const $name: Metric = Metric {
@@ -90,7 +92,7 @@ macro_rules! catalogue {
         };)*
 
         impl Metric {
-            /// Every series there is.
+            /// All series.
             pub const ALL: &'static [Self] = &[$($name),*];
         }
     };

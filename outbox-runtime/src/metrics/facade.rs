@@ -13,8 +13,8 @@ use crate::event::VerdictKind;
 use crate::inflight::Lane;
 use crate::store::Stats;
 
-/// Writes to the recorder of the [`metrics`](https://docs.rs/metrics) crate, from where any exporter
-/// takes it. Install the recorder before the outbox is started.
+/// Writes all series of [`Metric::ALL`] to the recorder of the [`metrics`](https://docs.rs/metrics) crate, for use
+/// with any of its exporters. Install the recorder before the outbox is started.
 ///
 /// ```no_run
 /// # async fn example(pool: sqlx::Pool<impl outbox_runtime::store::Backend>) -> Result<(), Box<dyn std::error::Error>> {
@@ -24,19 +24,17 @@ use crate::store::Stats;
 /// # Ok(())
 /// # }
 /// ```
-///
-/// [`Metric::ALL`] is what it writes.
 #[derive(Debug, Clone)]
 pub struct MetricsFacade {
     prefix: String,
     table: SharedString,
 }
 
-/// A prefix that no series can begin with.
+/// The error for a prefix that cannot start the name of a series.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "`{prefix}` cannot be the beginning of a series' name: words of letters, digits and `_`, joined by \
-     dots, none of which begins with a digit"
+    "`{prefix}` is not a valid prefix of a series; use words of ASCII letters, digits and `_`, joined by dots, \
+     none of which starts with a digit"
 )]
 pub struct PrefixError {
     prefix: String,
@@ -49,16 +47,16 @@ impl Default for MetricsFacade {
 }
 
 impl MetricsFacade {
-    /// With the prefix `outbox`.
+    /// Returns a facade with the prefix `outbox`.
     pub fn new() -> Self {
         Self { prefix: "outbox".to_owned(), table: SharedString::const_str("") }
     }
 
-    /// With another prefix, which may have dots: `orders.outbox`.
+    /// Returns a facade with another prefix, which may contain dots: `orders.outbox`.
     ///
-    /// Dots are kept in the names that the recorder is given: `orders.outbox.enqueue.hot`. An exporter whose
-    /// names cannot have dots replaces them; Prometheus' writes `orders_outbox_enqueue_hot`
-    /// ([`Metric::series`]), so `orders.outbox` and `orders_outbox` are the same there.
+    /// The recorder gets names with dots: `orders.outbox.enqueue.hot`. Exporters whose names cannot contain dots
+    /// replace them; the one for Prometheus writes `orders_outbox_enqueue_hot` ([`Metric::series`]), so that
+    /// `orders.outbox` and `orders_outbox` are the same there.
     ///
     /// ```
     /// # use outbox_runtime::MetricsFacade;
@@ -67,7 +65,8 @@ impl MetricsFacade {
     /// ```
     ///
     /// # Errors
-    /// If no series can begin with it.
+    /// Returns an error if the prefix is not a sequence of words joined by dots. A word consists of ASCII letters,
+    /// digits and `_`, and does not start with a digit.
     pub fn with_prefix(prefix: impl Into<String>) -> Result<Self, PrefixError> {
         let prefix = prefix.into();
         let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
@@ -91,7 +90,7 @@ impl MetricsFacade {
         gauge!(metric.name(&self.prefix), self.labels(&[])).set(value);
     }
 
-    fn spread(&self, metric: &Metric, value: f64, labels: &[(&'static str, &str)]) {
+    fn observe(&self, metric: &Metric, value: f64, labels: &[(&'static str, &str)]) {
         histogram!(metric.name(&self.prefix), self.labels(labels)).record(value);
     }
 
@@ -117,7 +116,8 @@ impl MetricsFacade {
 }
 
 impl MetricsExporter for MetricsFacade {
-    /// Counters begin at zero, not with their first event: otherwise nobody sees them rise to one.
+    /// Describes all series and sets all counters to zero. A counter that appears with its first event has no
+    /// increase from zero to one that a query could find.
     fn starting(&mut self, table: &str, topics: &[&str]) {
         self.table = table.to_owned().into();
         for metric in Metric::ALL {
@@ -159,7 +159,7 @@ impl MetricsExporter for MetricsFacade {
     fn dispatched(&self, topic: &str, verdict: VerdictKind, took: Duration) {
         let labels = [("topic", topic), ("result", verdict.label())];
         self.count(&catalogue::DISPATCH, 1, &labels);
-        self.spread(&catalogue::DISPATCH_LATENCY, took.as_secs_f64(), &labels);
+        self.observe(&catalogue::DISPATCH_LATENCY, took.as_secs_f64(), &labels);
         let metric = match verdict {
             VerdictKind::Done => catalogue::SUCCESS,
             VerdictKind::Retry => catalogue::FAILURE,
@@ -171,7 +171,7 @@ impl MetricsExporter for MetricsFacade {
     }
 
     fn delivered(&self, topic: &str, lag: Duration) {
-        self.spread(&catalogue::DELIVERY_LAG, lag.as_secs_f64(), &[("topic", topic)]);
+        self.observe(&catalogue::DELIVERY_LAG, lag.as_secs_f64(), &[("topic", topic)]);
     }
 
     fn died(&self, topic: &str, events: usize) {
@@ -196,13 +196,13 @@ impl MetricsExporter for MetricsFacade {
     }
 
     fn claimed(&self, rows: usize, took: Duration) {
-        self.spread(&catalogue::CLAIM_ROWS, rows as f64, &[]);
-        self.spread(&catalogue::CLAIM_SECONDS, took.as_secs_f64(), &[]);
+        self.observe(&catalogue::CLAIM_ROWS, rows as f64, &[]);
+        self.observe(&catalogue::CLAIM_SECONDS, took.as_secs_f64(), &[]);
     }
 
     fn recorded(&self, rows: usize, stale: usize, took: Duration) {
-        self.spread(&catalogue::FLUSH_ROWS, rows as f64, &[]);
-        self.spread(&catalogue::FLUSH_SECONDS, took.as_secs_f64(), &[]);
+        self.observe(&catalogue::FLUSH_ROWS, rows as f64, &[]);
+        self.observe(&catalogue::FLUSH_SECONDS, took.as_secs_f64(), &[]);
         self.count(&catalogue::STALE, stale, &[]);
     }
 

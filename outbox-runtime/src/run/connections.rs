@@ -5,8 +5,10 @@ use super::{Config, Mode};
 /// The poller and the recorder keep one connection each; lease renewal, purge and sampler share two.
 const POOLED: u32 = 4;
 
-/// With `notify`, one more for sending notifications, and one on which the notification listener waits.
+/// With `notify`, one more connection sends notifications.
 const NOTIFYING: u32 = 1;
+
+/// With `notify`, one more connection waits for notifications.
 const LISTENING: u32 = 1;
 
 /// The connections of one relay.
@@ -39,8 +41,8 @@ impl Config {
     /// They come in addition to the application's pool, so that a busy application cannot starve the relay; the
     /// server must permit both, for each process.
     ///
-    /// There are none in the mode [`WriterOnly`](Mode::WriterOnly). The relay also opens none on a SQLite database in
-    /// memory, which has only one connection; this method does not know the database, and returns its usual number.
+    /// There are none in the mode [`WriterOnly`](Mode::WriterOnly), and none on a SQLite database in memory, which has
+    /// only one connection. This method does not know the database, and returns the usual number for the latter.
     ///
     /// ```
     /// # use outbox_runtime::{Config, Mode};

@@ -11,10 +11,26 @@ use crate::service::Services;
 use crate::store::{Backend, Store};
 use crate::write::{InTransaction, Receipt, Tx, Writer};
 
-/// A running outbox. Cloning it copies a handle.
+/// A handle to a running outbox. Cloning it is cheap: all clones are handles to the same outbox.
 ///
-/// Shut it down before the process ends, so that other processes need not wait for its leases. If
-/// the last handle is dropped without that, everything stops at once, as in a crash.
+/// Call [`shutdown`](Self::shutdown) before the process ends, so that its claimed events are released at once. If
+/// the last handle is dropped without a shutdown, all loops stop immediately, as in a crash, and other processes
+/// deliver the claimed events after their leases expire.
+///
+/// ```no_run
+/// # use outbox_runtime::{Error, event::EventEnvelope, store::Backend};
+/// # async fn example<DB: Backend>(pool: sqlx::Pool<DB>) -> Result<(), Error> {
+/// let outbox = outbox_runtime::start(pool).await?;
+///
+/// let mut tx = outbox.begin().await?;
+/// // The statements of the application run in the same transaction: `.execute(&mut *tx)`.
+/// tx.write(EventEnvelope::json("OrderPaid", "{}")?)?;
+/// tx.commit().await?;
+///
+/// outbox.shutdown().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Outbox<DB: Backend> {
     inner: Arc<Inner<DB>>,
 }
@@ -22,7 +38,7 @@ pub struct Outbox<DB: Backend> {
 struct Inner<DB: Backend> {
     writer: Writer<DB>,
     relay: Option<Relay<DB>>,
-    /// What else runs in a process that only writes.
+    /// The loops of a process without a relay, such as the purge.
     extras: Services,
     dead: DeadEvents<DB>,
     _stop_when_dropped: DropGuard,
@@ -52,18 +68,26 @@ impl<DB: Backend> Outbox<DB> {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Begins a transaction that events can be written in.
+    /// Begins a transaction in which events can be written.
     ///
     /// # Errors
-    /// If no connection is to be had, or the database fails.
+    /// [`Error::Database`] if the pool has no connection in time or the database fails, and
+    /// [`Error::WriterLockTimeout`] if another transaction of this process stays open for too long (SQLite).
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, no transaction stays open.
     pub async fn begin(&self) -> Result<Tx<DB>, Error> {
         self.inner.writer.begin().await
     }
 
-    /// Runs a transaction: commits if the closure returns `Ok`, and rolls back if it does not.
+    /// Runs a closure in a transaction, which is committed if the closure returns `Ok` and rolled back if it
+    /// returns an error.
     ///
     /// # Errors
-    /// What the closure returned, or why the transaction could not be begun or committed.
+    /// Returns the error of the closure, or an [`Error`] if the transaction cannot be begun or committed.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the transaction is rolled back, unless its commit was already sent.
     pub async fn transaction<T, E: From<Error>>(
         &self,
         work: impl AsyncFnOnce(&mut Tx<DB>) -> Result<T, E>,
@@ -71,10 +95,16 @@ impl<DB: Backend> Outbox<DB> {
         self.inner.writer.transaction(work).await
     }
 
-    /// Writes an event in a transaction that is not ours. See [`Writer::write_in`].
+    /// Writes an event in a transaction that the application has begun itself. Returns `None` if a hook has
+    /// suppressed the event. See [`Writer::write_in`].
     ///
     /// # Errors
-    /// If the event is refused, or the database fails.
+    /// [`Error::NoTransaction`] if the connection has no transaction, [`Error::TransactionLost`] if the database has
+    /// ended it, [`Error::Event`] or [`Error::Hook`] if the event is refused, and [`Error::Database`] if the database
+    /// fails.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the event may or may not be part of the transaction: roll it back.
     pub async fn write_in(
         &self,
         connection: &mut DB::Connection,
@@ -83,72 +113,91 @@ impl<DB: Backend> Outbox<DB> {
         self.inner.writer.write_in(connection, event).await
     }
 
-    /// Says that the transaction of a receipt was committed. See [`Writer::committed`].
+    /// Reports that the transaction of a receipt was committed, so that its event is delivered at once. See
+    /// [`Writer::committed`].
     ///
     /// # Errors
-    /// If the database fails; the poller finds the event then.
+    /// [`Error::Database`] if the database fails; the poller finds the event then.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the event is not lost: a poller delivers it, at the latest after a lease.
     pub async fn committed(&self, receipt: Receipt) -> Result<(), Error> {
         self.inner.writer.committed(receipt).await
     }
 
-    /// Says that the transaction of a receipt was rolled back. See [`Writer::rolled_back`].
+    /// Reports that the transaction of a receipt was rolled back. See [`Writer::rolled_back`].
     pub fn rolled_back(&self, receipt: Receipt) {
         self.inner.writer.rolled_back(receipt);
     }
 
-    /// Not to be called: it exists to say, when somebody tries, that events are written inside of a
-    /// transaction.
+    /// Does not compile when it is called: the error message explains that events are written in a transaction.
     #[doc(hidden)]
     pub fn write<E: InTransaction>(&self, _: E) {}
 
-    /// Claims one batch of due events now and hands it to the workers; gives how many there were.
-    /// For tests, and for programs that are started by the clock.
+    /// Claims one batch of due events now, and queues them for the workers. Returns the number of claimed events.
+    ///
+    /// The poller does this by itself; use it in tests, and in programs that are started periodically.
     ///
     /// # Errors
-    /// If the database fails, if this process only writes, or after a shutdown.
+    /// [`Error::Database`] or [`Error::TimedOut`] if the database fails, [`Error::WriterOnly`] if this process has no
+    /// relay, and [`Error::Closed`] after a shutdown.
+    ///
+    /// # Cancel safety
+    /// The claim runs in a task of its own. If the future is dropped, the claimed events are still delivered.
     pub async fn poll_once(&self) -> Result<usize, Error> {
         let relay = self.relay()?;
         relay.round().await
     }
 
-    /// Waits until everything that is due has been dealt with: nothing is queued, running, or yet to
-    /// be recorded. Events that wait for their time, or for another attempt, are not waited for.
+    /// Waits until all due events are settled: a claim finds no more of them, and none is queued, running, or
+    /// waiting to be recorded.
+    ///
+    /// Events that become due later, such as delayed events and retries, are not waited for. In a paused outbox
+    /// only the events in flight are.
     ///
     /// # Errors
-    /// If the database fails, if this process only writes, or after a shutdown.
+    /// [`Error::Database`] or [`Error::TimedOut`] if the database fails, [`Error::WriterOnly`] if this process has no
+    /// relay, and [`Error::Closed`] after a shutdown.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, delivery continues.
     pub async fn drained(&self) -> Result<(), Error> {
         self.relay()?.drained().await
     }
 
-    /// Stops calling listeners. What has not started goes back to the table, for other processes;
-    /// what runs comes to its end. Writing goes on.
+    /// Pauses delivery in this process. Queued events are released for other processes, and running calls are
+    /// completed. Events can still be written.
     ///
     /// # Errors
-    /// If this process only writes, or after a shutdown.
+    /// [`Error::WriterOnly`] if this process has no relay, and [`Error::Closed`] after a shutdown.
     pub fn pause(&self) -> Result<(), Error> {
         self.relay()?.pause();
         Ok(())
     }
 
-    /// Goes on after a [`pause`](Self::pause).
+    /// Resumes delivery after a [`pause`](Self::pause).
     ///
     /// # Errors
-    /// If this process only writes, or after a shutdown.
+    /// [`Error::WriterOnly`] if this process has no relay, and [`Error::Closed`] after a shutdown.
     pub fn resume(&self) -> Result<(), Error> {
         self.relay()?.resume();
         Ok(())
     }
 
-    /// Stops in good order: waits for the listeners, up to `dispatcher.drain_timeout`, records their
-    /// results, and gives back everything else, so that another process can have it at once. Calling
-    /// it again does no harm. Transactions can still be begun afterwards; their events are left to
-    /// other processes.
+    /// Shuts down gracefully: waits for queued events and running listeners up to `dispatcher.drain_timeout`,
+    /// records their verdicts, and releases all other claimed events, so that another process can deliver them at
+    /// once.
     ///
-    /// It returns within `dispatcher.drain_timeout` and 10 seconds, 15 seconds by default, also if the
-    /// database does not answer.
+    /// It returns within `dispatcher.drain_timeout` plus 10 seconds, which is 15 seconds by default, even if the
+    /// database does not answer. Further calls have no effect. Transactions can still be begun afterwards; other
+    /// processes deliver their events.
     ///
     /// # Errors
-    /// If the last results could not be recorded; their events will be delivered again.
+    /// [`Error::Database`] or [`Error::TimedOut`] if the last verdicts could not be recorded; their events will be
+    /// delivered again. Further calls return [`Error::Closed`] then.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the shutdown is incomplete; call it again to complete it.
     pub async fn shutdown(&self) -> Result<(), Error> {
         let ended = match &self.inner.relay {
             Some(relay) => relay.shutdown().await,
@@ -158,17 +207,17 @@ impl<DB: Backend> Outbox<DB> {
         ended
     }
 
-    /// What has been given up. What is replayed through it is delivered at once.
+    /// Returns the handle for dead letters. Events that are replayed through it are delivered at once.
     pub fn dead_events(&self) -> &DeadEvents<DB> {
         &self.inner.dead
     }
 
-    /// The table.
+    /// Returns the store of this outbox, for queries and statistics of its table.
     pub fn store(&self) -> &Store<DB> {
         self.inner.writer.store()
     }
 
-    /// Returns what a test uses in place of the loops.
+    /// Returns the object with which a test runs the steps of the loops, if it has replaced them.
     #[cfg(feature = "testing")]
     pub(crate) fn stepper(&self) -> Option<&super::Stepper<DB>> {
         self.inner.relay.as_ref()?.stepper.as_ref()

@@ -13,11 +13,12 @@ use crate::service::{Scheduling, Service, Services, within};
 use crate::store::{Aged, Backend, Purged, Store, Table};
 use crate::throttle::Throttle;
 
-/// Deletes what is done, in small batches with pauses in between, so that others can write meanwhile.
+/// Deletes rows whose retention is over, in small batches with pauses in between, so that other sessions can write
+/// meanwhile.
 ///
-/// It is part of [`start`](crate::start). A program that runs no outbox, say one that is started by the
-/// clock, has its own. There `any_status_after` is taken at its word: it deletes events that are not
-/// delivered.
+/// A running outbox purges its table by itself. Use a `PurgeScheduler` in a program that runs no outbox, such as a
+/// periodic maintenance task. With `any_status_after` it deletes events that are not delivered; unlike
+/// [`start`](crate::start), it does not require [`Mode::WriterOnly`](crate::Mode::WriterOnly) for that.
 ///
 /// ```no_run
 /// # use outbox_runtime::{Error, PurgeConfig, PurgeScheduler, store::{Backend, Table}};
@@ -34,9 +35,9 @@ pub struct PurgeScheduler<DB: Backend> {
 }
 
 enum Running {
-    NotYet,
-    Yes(Services),
-    NoMore,
+    NotStarted,
+    Started(Services),
+    Closed,
 }
 
 impl<DB: Backend> fmt::Debug for PurgeScheduler<DB> {
@@ -48,10 +49,11 @@ impl<DB: Backend> fmt::Debug for PurgeScheduler<DB> {
 }
 
 impl<DB: Backend> PurgeScheduler<DB> {
-    /// A purge of a table. It does nothing yet.
+    /// Returns a scheduler that purges a table. It deletes nothing before [`run_once`](Self::run_once) or
+    /// [`start`](Self::start) is called.
     ///
     /// # Errors
-    /// [`Error::Start`] with everything that is wrong with the configuration.
+    /// [`Error::Start`] with all invalid options of the configuration.
     pub fn new(pool: Pool<DB>, table: Table, config: PurgeConfig) -> Result<Self, Error> {
         let faults = config.faults();
         if !faults.is_empty() {
@@ -59,53 +61,59 @@ impl<DB: Backend> PurgeScheduler<DB> {
         }
         let purger =
             Purger { store: Store::new(pool, table), config, statement_timeout: BATCH_TIMEOUT };
-        Ok(Self { purger, running: Mutex::new(Running::NotYet) })
+        Ok(Self { purger, running: Mutex::new(Running::NotStarted) })
     }
 
-    /// Deletes everything that is old enough, and tells how much that was.
+    /// Deletes all rows whose retention is over, and returns a report.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] if the database fails, with how far it got.
+    /// [`Error::Interrupted`] if the database fails, with the number of events that are deleted.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the batches that were committed stay deleted. Call it again to delete the rest.
     pub async fn run_once(&self) -> Result<PurgeReport, Error> {
         let mut purge = self.purging();
         while purge.next().await?.is_some() {}
         Ok(purge.report())
     }
 
-    /// [`run_once`](Self::run_once) step by step, for those who want to see it move.
+    /// Starts a purge that the caller runs batch by batch, for example to show its progress.
     pub fn purging(&self) -> Purge<'_, DB> {
         self.purger.begin()
     }
 
-    /// Runs it in the background, now and in every interval, unless it is not enabled. Starting it again
-    /// does no harm.
+    /// Purges in the background: now, and once per interval. Does nothing if `enabled` is `false`, or if it was
+    /// started before.
     ///
     /// # Errors
-    /// [`Error::Closed`] after it was closed.
+    /// [`Error::Closed`] after [`close`](Self::close).
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub fn start(&self) -> Result<(), Error> {
         let mut running = self.running();
         match &*running {
-            Running::Yes(_) => Ok(()),
-            Running::NoMore => Err(Error::Closed),
-            Running::NotYet if !self.purger.config.enabled => Ok(()),
-            Running::NotYet => {
+            Running::Started(_) => Ok(()),
+            Running::Closed => Err(Error::Closed),
+            Running::NotStarted if !self.purger.config.enabled => Ok(()),
+            Running::NotStarted => {
                 let stop = CancellationToken::new();
                 let services =
                     Services::new(&stop, Handle::current(), LONGEST_PAUSE, Scheduling::Spawned);
                 services.start(PurgeLoop::new(self.purger.clone()));
-                *running = Running::Yes(services);
+                *running = Running::Started(services);
                 Ok(())
             }
         }
     }
 
-    /// Ends what runs in the background, after its present batch. Closing it again does no harm.
+    /// Stops purging in the background, after the current batch. Further calls have no effect.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the purge still stops after the current batch.
     pub async fn close(&self) {
-        let was = std::mem::replace(&mut *self.running(), Running::NoMore);
-        if let Running::Yes(services) = was {
+        let before = std::mem::replace(&mut *self.running(), Running::Closed);
+        if let Running::Started(services) = before {
             services.stop().await;
         }
     }
@@ -117,35 +125,35 @@ impl<DB: Backend> PurgeScheduler<DB> {
 
 impl<DB: Backend> Drop for PurgeScheduler<DB> {
     fn drop(&mut self) {
-        if let Running::Yes(services) = &*self.running() {
+        if let Running::Started(services) = &*self.running() {
             services.cancel();
         }
     }
 }
 
-/// How long a batch may take.
+/// The time-out of a batch.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest pause after failures.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// What a purge has deleted.
+/// The result of a purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct PurgeReport {
-    /// Events that were delivered.
+    /// The number of deleted events that were delivered.
     pub done: u64,
-    /// Events that were dead.
+    /// The number of deleted dead letters.
     pub dead: u64,
-    /// Events of any status, by their age alone.
+    /// The number of events of any status that were deleted because of their age (`any_status_after`).
     pub aged: u64,
-    /// In how many batches.
+    /// The number of batches.
     pub batches: u64,
-    /// How long it took.
+    /// The duration of the purge, pauses included.
     pub took: Duration,
 }
 
 impl PurgeReport {
-    /// How many events were deleted in all.
+    /// Returns the number of all deleted events.
     pub fn deleted(&self) -> u64 {
         self.done + self.dead + self.aged
     }
@@ -162,9 +170,9 @@ impl fmt::Display for PurgeReport {
     }
 }
 
-/// What is deleted, and by which age.
+/// A set of rows to delete, and the position of the next batch.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum Target {
     Done {
         age: Duration,
         after: Option<SystemTime>,
@@ -173,69 +181,74 @@ enum Part {
         age: Duration,
         after: Option<SystemTime>,
     },
-    /// After a row, and how many batches in a row have deleted nothing.
+    /// Rows of any status after a sequence.
     Any {
         age: Duration,
         after: i64,
-        in_vain: u32,
+        /// How many batches in a row have deleted nothing.
+        empty_batches: u32,
     },
 }
 
-/// Rows come roughly in the order of their age. Where so many batches in a row delete nothing, the young ones
-/// have begun, and not just a few that claim to be from the future.
-const IN_VAIN: u32 = 20;
+/// The number of batches in a row without a deleted row after which a purge by age ends. Rows are roughly in the
+/// order of their age, so after that many batches the rest is too young, except for single rows whose time is in the
+/// future.
+const MAX_EMPTY_BATCHES: u32 = 20;
 
-/// A purge on its way.
+/// A purge that is run batch by batch, from [`PurgeScheduler::purging`].
 #[derive(Debug)]
 pub struct Purge<'a, DB: Backend> {
     purger: &'a Purger<DB>,
-    /// The last is the next one.
-    parts: Vec<Part>,
+    /// What is left to delete. The next batch is of the last one.
+    targets: Vec<Target>,
     throttle: Throttle,
     report: PurgeReport,
-    begun: Instant,
+    started: Instant,
 }
 
 impl<DB: Backend> Purge<'_, DB> {
-    /// Deletes the next batch, after a pause that leaves the database to others; gives how many events
-    /// that were, or `None` when nothing is left.
+    /// Deletes the next batch, after a pause that leaves time for other sessions. Returns the number of deleted
+    /// events, or `None` if the purge is complete.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] if the database fails. It can be called again.
+    /// [`Error::Interrupted`] if the database fails. Call it again to continue.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the batch may or may not be deleted. Call it again to continue.
     pub async fn next(&mut self) -> Result<Option<u64>, Error> {
-        let Some(part) = self.parts.last().copied() else { return Ok(None) };
+        let Some(target) = self.targets.last().copied() else { return Ok(None) };
         self.throttle.pause().await;
-        let begun = Instant::now();
-        let deleted = self.purger.batch(part).await;
-        self.throttle.worked(begun.elapsed());
+        let started = Instant::now();
+        let batch = self.purger.batch(target).await;
+        self.throttle.worked(started.elapsed());
         let interrupted =
             |source| Error::Interrupted { done: self.report.deleted(), source: Box::new(source) };
-        let deleted = deleted.map_err(interrupted)?;
-        let Batch { deleted, next } = deleted;
-        match part {
-            Part::Done { .. } => self.report.done += deleted,
-            Part::Dead { .. } => self.report.dead += deleted,
-            Part::Any { .. } => self.report.aged += deleted,
+        let Batch { deleted, next } = batch.map_err(interrupted)?;
+        match target {
+            Target::Done { .. } => self.report.done += deleted,
+            Target::Dead { .. } => self.report.dead += deleted,
+            Target::Any { .. } => self.report.aged += deleted,
         }
         self.report.batches += 1;
-        self.parts.pop();
-        self.parts.extend(next);
+        self.targets.pop();
+        self.targets.extend(next);
         Ok(Some(deleted))
     }
 
-    /// What it has deleted so far.
+    /// Returns what has been deleted so far.
     pub fn report(&self) -> PurgeReport {
-        PurgeReport { took: self.begun.elapsed(), ..self.report }
+        PurgeReport { took: self.started.elapsed(), ..self.report }
     }
 }
 
-/// What a batch has deleted, and what is left of its part.
+/// The result of a batch.
 struct Batch {
     deleted: u64,
-    next: Option<Part>,
+    /// What is left of its target.
+    next: Option<Target>,
 }
 
-/// What deletes.
+/// Deletes batches of rows.
 #[derive(Debug)]
 pub(super) struct Purger<DB: Backend> {
     pub(super) store: Store<DB>,
@@ -253,36 +266,37 @@ impl<DB: Backend> Clone for Purger<DB> {
 impl<DB: Backend> Purger<DB> {
     fn begin(&self) -> Purge<'_, DB> {
         let PurgeConfig { retention, dead_retention, any_status_after, .. } = &self.config;
-        let mut parts = vec![Part::Done { age: *retention, after: None }];
-        parts.extend(dead_retention.map(|age| Part::Dead { age, after: None }));
-        let any = |age| Part::Any { age, after: i64::MIN, in_vain: 0 };
-        parts.extend(any_status_after.map(any));
+        let mut targets = vec![Target::Done { age: *retention, after: None }];
+        targets.extend(dead_retention.map(|age| Target::Dead { age, after: None }));
+        let any = |age| Target::Any { age, after: i64::MIN, empty_batches: 0 };
+        targets.extend(any_status_after.map(any));
         let (throttle, report) = (Throttle::default(), PurgeReport::default());
-        Purge { purger: self, parts, throttle, report, begun: Instant::now() }
+        Purge { purger: self, targets, throttle, report, started: Instant::now() }
     }
 
-    async fn batch(&self, part: Part) -> Result<Batch, Error> {
+    async fn batch(&self, target: Target) -> Result<Batch, Error> {
         let rows = self.config.batch_size;
-        // Until a batch is short. One that deletes nothing found only what others have locked.
-        let batch = |purged: Purged, next: Part| Batch {
+        // A batch that is not full is the last one, and so is one that deletes nothing: it found only rows that other
+        // sessions have locked.
+        let batch = |purged: Purged, next: Target| Batch {
             deleted: purged.deleted,
             next: (purged.deleted > 0 && purged.found >= u64::from(rows)).then_some(next),
         };
         let work = async {
-            match part {
-                Part::Done { age, after } => {
+            match target {
+                Target::Done { age, after } => {
                     let purged = self.store.purge_done(age, after, rows).await?;
-                    Ok(batch(purged, Part::Done { age, after: purged.until }))
+                    Ok(batch(purged, Target::Done { age, after: purged.until }))
                 }
-                Part::Dead { age, after } => {
+                Target::Dead { age, after } => {
                     let purged = self.store.purge_dead(age, after, rows).await?;
-                    Ok(batch(purged, Part::Dead { age, after: purged.until }))
+                    Ok(batch(purged, Target::Dead { age, after: purged.until }))
                 }
-                Part::Any { age, after, in_vain } => {
+                Target::Any { age, after, empty_batches } => {
                     let Aged { deleted, until } = self.store.purge_any(age, after, rows).await?;
-                    let in_vain = if deleted == 0 { in_vain + 1 } else { 0 };
-                    let next = until.filter(|_| in_vain < IN_VAIN);
-                    let next = next.map(|after| Part::Any { age, after, in_vain });
+                    let empty_batches = if deleted == 0 { empty_batches + 1 } else { 0 };
+                    let next = until.filter(|_| empty_batches < MAX_EMPTY_BATCHES);
+                    let next = next.map(|after| Target::Any { age, after, empty_batches });
                     Ok(Batch { deleted, next })
                 }
             }
@@ -291,17 +305,17 @@ impl<DB: Backend> Purger<DB> {
     }
 }
 
-/// Purges as long as it runs.
+/// The loop that purges once per interval.
 pub(super) struct PurgeLoop<DB: Backend> {
     purger: Purger<DB>,
     next: Instant,
 }
 
-/// Longer than any process lives, and short enough to be added to a clock.
+/// Longer than any process runs, and short enough to be added to an `Instant`.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// How long a purge that has failed waits at most.
-const AFTER_A_FAILURE: Duration = Duration::from_secs(60);
+/// The longest time between a failed purge and the next one.
+const LONGEST_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 impl<DB: Backend> PurgeLoop<DB> {
     pub(super) fn new(purger: Purger<DB>) -> Self {
@@ -317,8 +331,8 @@ impl<DB: Backend> Service for PurgeLoop<DB> {
             () = stop.cancelled() => return Ok(()),
             () = tokio::time::sleep_until(self.next.into()) => {}
         }
-        // Also if it fails: a user without the right to delete fails every time.
-        self.next = Instant::now() + self.purger.config.interval.min(AFTER_A_FAILURE);
+        // It is set before the purge because that may fail, each time if the database user may not delete.
+        self.next = Instant::now() + self.purger.config.interval.min(LONGEST_RETRY_INTERVAL);
         let mut purge = self.purger.begin();
         while !stop.is_cancelled() && purge.next().await?.is_some() {}
         let report = purge.report();

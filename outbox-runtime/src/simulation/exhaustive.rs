@@ -5,156 +5,166 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
 
 use super::guards::Guards;
-use super::step::{Ack, Ending, Exchange, Late, Life, Span, Step, Write};
+use super::step::{
+    AckStep, Ending, LateStep, LifecycleStep, StatementStep, Step, TimeSpan, WriteStep,
+};
 use super::world::World;
-use super::{Kind, schedules, shrink};
+use super::{EventKind, shrink, test_size};
 
-/// What has been found out.
+/// The result of an exploration.
 #[derive(Debug, Default)]
 struct Explored {
     states: usize,
-    /// So many steps are complete.
+    /// The number of steps up to which every order was explored.
     depth: usize,
     violation: Option<String>,
 }
 
-/// Takes all steps in every order, from where a prefix leads, until so many states are known. Each of
-/// them is left to settle as well. What leads to a state that is known is not followed any further.
-fn explore(guards: Guards, prefix: &[Step], steps: &[Step], most: usize) -> Explored {
-    let began = Instant::now();
+/// Applies all steps in every order after a prefix, until `max_states` are known. Each state is also run to its
+/// end. A path that leads to a known state is not continued.
+fn explore(guards: Guards, prefix: &[Step], steps: &[Step], max_states: usize) -> Explored {
+    let start = Instant::now();
     let mut explored = Explored::default();
     let mut known: HashSet<u64> = HashSet::new();
-    let mut edge: Vec<Vec<Step>> = vec![prefix.to_vec()];
-    while !edge.is_empty() && known.len() < most {
+    let mut frontier: Vec<Vec<Step>> = vec![prefix.to_vec()];
+    while !frontier.is_empty() && known.len() < max_states {
         let mut next = Vec::new();
-        for path in &edge {
-            let mut world = None;
+        for path in &frontier {
+            let mut unchanged = None;
             for step in steps {
-                // A step that makes no sense leaves the world to the next one.
-                let mut here = world.take().unwrap_or_else(|| follow(guards, path, began));
-                if !here.take(*step) {
-                    world = Some(here);
+                // A step that is not possible leaves the world unchanged for the next one.
+                let mut world = unchanged.take().unwrap_or_else(|| run(guards, path, start));
+                if !world.apply(*step) {
+                    unchanged = Some(world);
                     continue;
                 }
-                if known.len() >= most || !known.insert(here.fingerprint()) {
+                if known.len() >= max_states || !known.insert(world.fingerprint()) {
                     continue;
                 }
                 let longer: Vec<Step> = path.iter().copied().chain([*step]).collect();
-                if here.sound() {
-                    here.settle(&mut |world, step| world.take(step));
+                if world.is_valid() {
+                    world.quiesce(&mut |world, step| world.apply(step));
                 }
-                if let Some(violation) = here.ledger.violation {
+                if let Some(violation) = world.ledger.violation {
                     explored.violation = Some(shrink::report(guards, longer, &violation));
                     return explored;
                 }
                 next.push(longer);
             }
         }
-        edge = next;
-        explored.depth += usize::from(known.len() < most);
+        frontier = next;
+        explored.depth += usize::from(known.len() < max_states);
         explored.states = known.len();
     }
     explored
 }
 
-fn follow(guards: Guards, path: &[Step], began: Instant) -> World {
-    let mut world = World::new(guards, began);
+fn run(guards: Guards, path: &[Step], start: Instant) -> World {
+    let mut world = World::new(guards, start);
     for step in path {
-        world.take(*step);
+        world.apply(*step);
     }
     world
 }
 
 impl World {
-    /// A number that differs if anything does.
+    /// Returns a hash of the whole state.
     fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.table.rows.hash(&mut hasher);
         self.table.now.hash(&mut hasher);
-        self.ledger.stories().hash(&mut hasher);
-        self.ledger.disturbed.hash(&mut hasher);
+        self.ledger.histories().hash(&mut hasher);
+        self.ledger.redelivery_allowed.hash(&mut hasher);
         format!("{:?}", self.late).hash(&mut hasher);
-        self.relays.iter().for_each(|relay| relay.portrait().hash(&mut hasher));
+        self.relays.iter().for_each(|relay| relay.snapshot().hash(&mut hasher));
         hasher.finish()
     }
 }
 
-/// A row that is written by the first relay's process, with a seat.
-fn written(kind: Kind) -> [Step; 3] {
-    [Write::Begin, Write::Reserve(kind), Write::Insert].map(|write| Step::Write(0, write))
+/// Inserts a row with a permit, in the process of the first relay.
+fn insert(kind: EventKind) -> [Step; 3] {
+    [WriteStep::Begin, WriteStep::Reserve(kind), WriteStep::Insert].map(|step| Step::Write(0, step))
 }
 
-/// What both relays can do.
-fn of_both(steps: impl Fn(usize) -> Vec<Step>) -> Vec<Step> {
+/// Commits the inserted row, and redeems its permit.
+const COMMIT: [Step; 2] =
+    [Step::Write(0, WriteStep::Commit), Step::Write(0, WriteStep::Acknowledge)];
+
+/// A statement whose response is received, or lost.
+const STATEMENT: [StatementStep; 4] =
+    [StatementStep::Send, StatementStep::Execute, StatementStep::Receive, StatementStep::Lose];
+
+/// Returns the steps of both relays.
+fn both_relays(steps: impl Fn(usize) -> Vec<Step>) -> Vec<Step> {
     (0..2).flat_map(steps).collect()
 }
 
-/// Claims, results and a call that ends in one of some ways.
+/// Returns the steps of claims, settlements and calls that end in one of these ways.
 fn deliveries(relay: usize, endings: &[Ending]) -> Vec<Step> {
-    let exchanges = [Exchange::Send, Exchange::Execute, Exchange::Answer, Exchange::Lose];
-    let mut steps: Vec<Step> =
-        exchanges.iter().map(|exchange| Step::Poll(relay, *exchange)).collect();
-    steps.extend(exchanges.map(|exchange| Step::Record(relay, exchange)));
+    let mut steps: Vec<Step> = STATEMENT.map(|step| Step::Poll(relay, step)).to_vec();
+    steps.extend(STATEMENT.map(|step| Step::Record(relay, step)));
     steps.extend(endings.iter().map(|ending| Step::End(relay, 0, *ending)));
-    steps.extend([Step::Record(relay, Exchange::Reread), Step::Start(relay)]);
+    steps.extend([Step::Record(relay, StatementStep::Reread), Step::Start(relay)]);
     steps
 }
 
-fn check(what: &str, prefix: &[Step], steps: &[Step]) {
-    let most = usize::try_from(schedules(2_500, 250_000)).unwrap();
-    let Explored { states, depth, violation } = explore(Guards::ALL, prefix, steps, most);
-    println!("{what}: {states} states, complete to {depth} steps, {} kinds of step", steps.len());
+fn check(name: &str, prefix: &[Step], steps: &[Step]) {
+    let max_states = usize::try_from(test_size(2_500, 250_000)).unwrap();
+    let Explored { states, depth, violation } = explore(Guards::ALL, prefix, steps, max_states);
+    println!("{name}: {states} states, complete to {depth} steps, {} kinds of step", steps.len());
     if let Some(violation) = violation {
-        panic!("{what}: {violation}");
+        panic!("{name}: {violation}");
     }
 }
 
 #[test]
-fn leases_that_end_in_every_order() {
-    let mut steps = of_both(|relay| deliveries(relay, &[Ending::Done, Ending::Failed]));
-    steps.extend([Write::Commit, Write::Acknowledge].map(|write| Step::Write(0, write)));
-    steps.extend([Step::Pass(Span::Lease), Step::Late(0, Late::Happens)]);
-    check("leases", &written(Kind::Plain), &steps);
+fn expired_leases_in_every_order() {
+    let mut steps = both_relays(|relay| deliveries(relay, &[Ending::Done, Ending::Failed]));
+    steps.extend(COMMIT);
+    steps.extend([Step::Advance(TimeSpan::Lease), Step::Late(0, LateStep::Execute)]);
+    check("leases", &insert(EventKind::Plain), &steps);
 }
 
 #[test]
 fn crashes_and_renewals_in_every_order() {
-    let mut steps = of_both(|relay| {
-        let renewals = [Exchange::Send, Exchange::Execute, Exchange::Answer, Exchange::Lose];
-        let mut steps: Vec<Step> =
-            renewals.iter().map(|exchange| Step::Renew(relay, *exchange)).collect();
-        steps.extend(renewals[..3].iter().map(|exchange| Step::Poll(relay, *exchange)));
-        steps.extend([Life::Crash, Life::Restart].map(|life| Step::Life(relay, life)));
-        steps.extend([Step::Start(relay), Step::Overdue(relay)]);
+    let mut steps = both_relays(|relay| {
+        let mut steps: Vec<Step> = STATEMENT.map(|step| Step::Renew(relay, step)).to_vec();
+        steps.extend(STATEMENT[..3].iter().map(|step| Step::Poll(relay, *step)));
+        let lifecycle = [LifecycleStep::Crash, LifecycleStep::Restart];
+        steps.extend(lifecycle.map(|step| Step::Lifecycle(relay, step)));
+        steps.extend([Step::Start(relay), Step::ReleaseOverdue(relay)]);
         steps
     });
-    steps.extend([Span::Third, Span::Lease].map(Step::Pass));
-    let committed = [Step::Write(0, Write::Commit), Step::Write(0, Write::Acknowledge)];
-    check("renewals", &[&written(Kind::Plain)[..], &committed].concat(), &steps);
+    steps.extend([TimeSpan::ThirdOfLease, TimeSpan::Lease].map(Step::Advance));
+    check("renewals", &[&insert(EventKind::Plain)[..], &COMMIT].concat(), &steps);
 }
 
 #[test]
-fn transactions_of_listeners_in_every_order() {
-    let mut steps = of_both(|relay| {
+fn listener_transactions_in_every_order() {
+    let mut steps = both_relays(|relay| {
         let mut steps = deliveries(relay, &[Ending::Failed]);
-        let acks = [Ack::Send, Ack::Mark, Ack::Commit, Ack::Answer, Ack::Lose];
-        steps.extend(acks.map(|ack| Step::Acknowledge(relay, 0, ack)));
+        let ack =
+            [AckStep::Send, AckStep::Settle, AckStep::Commit, AckStep::Receive, AckStep::Lose];
+        steps.extend(ack.map(|step| Step::Acknowledge(relay, 0, step)));
         steps
     });
-    steps.extend([Late::Happens, Late::Never].map(|late| Step::Late(0, late)));
-    steps.push(Step::Pass(Span::Lease));
-    let committed = [Step::Write(0, Write::Commit), Step::Write(0, Write::Acknowledge)];
-    check("transactions", &[&written(Kind::InTx)[..], &committed].concat(), &steps);
+    steps.extend([LateStep::Execute, LateStep::Discard].map(|step| Step::Late(0, step)));
+    steps.push(Step::Advance(TimeSpan::Lease));
+    check("transactions", &[&insert(EventKind::InTx)[..], &COMMIT].concat(), &steps);
 }
 
 #[test]
-fn deaths_and_replays_in_every_order() {
+fn dead_events_and_replays_in_every_order() {
     let mut steps = deliveries(0, &[Ending::Permanent, Ending::Done]);
-    steps.extend([Step::Replay(1), Step::Pass(Span::Lease), Step::Late(0, Late::Happens)]);
-    steps.extend(
-        [Life::Pause, Life::Resume, Life::Drain, Life::Close, Life::Restart]
-            .map(|life| Step::Life(0, life)),
-    );
-    let committed = [Step::Write(0, Write::Commit), Step::Write(0, Write::Acknowledge)];
-    check("replays", &[&written(Kind::Plain)[..], &committed].concat(), &steps);
+    let lease = Step::Advance(TimeSpan::Lease);
+    steps.extend([Step::Replay(1), lease, Step::Late(0, LateStep::Execute)]);
+    let lifecycle = [
+        LifecycleStep::Pause,
+        LifecycleStep::Resume,
+        LifecycleStep::Drain,
+        LifecycleStep::Close,
+        LifecycleStep::Restart,
+    ];
+    steps.extend(lifecycle.map(|step| Step::Lifecycle(0, step)));
+    check("replays", &[&insert(EventKind::Plain)[..], &COMMIT].concat(), &steps);
 }

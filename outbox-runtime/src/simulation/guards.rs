@@ -1,24 +1,24 @@
-/// What stands between a fault and the table. All are on in the product; each can be taken away, to see
-/// that it is missed.
+/// The conditions that protect the table from late and repeated statements. The product has all of them; tests
+/// switch off one at a time, to show that it is needed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Guards {
-    /// A mark names the token of its claim.
+    /// A settlement applies only with the row's token.
     pub(super) token: bool,
-    /// A mark names its owner.
+    /// A settlement applies only to a row of its owner.
     pub(super) owner: bool,
-    /// A mark changes nothing that is DONE or DEAD.
+    /// A settlement does not change a row that is DONE or DEAD.
     pub(super) terminal: bool,
-    /// A renewal names token and owner.
+    /// A renewal applies only with the row's token and owner.
     pub(super) renewal: bool,
-    /// A row with a seat is inserted claimed.
-    pub(super) born_claimed: bool,
-    /// A seat is taken after the commit.
-    pub(super) after_commit: bool,
-    /// A mark writes the number of attempts, and does not count.
-    pub(super) attempts_by_value: bool,
+    /// A row with a permit is inserted claimed.
+    pub(super) inserted_claimed: bool,
+    /// A permit is redeemed after the commit.
+    pub(super) redeemed_after_commit: bool,
+    /// A settlement writes the number of failed attempts and does not increment it.
+    pub(super) absolute_attempts: bool,
     /// A replay raises the token.
     pub(super) replay_token: bool,
-    /// A claim leaves alone what is not due.
+    /// A claim skips rows that are not due.
     pub(super) due: bool,
 }
 
@@ -28,9 +28,9 @@ impl Guards {
         owner: true,
         terminal: true,
         renewal: true,
-        born_claimed: true,
-        after_commit: true,
-        attempts_by_value: true,
+        inserted_claimed: true,
+        redeemed_after_commit: true,
+        absolute_attempts: true,
         replay_token: true,
         due: true,
     };

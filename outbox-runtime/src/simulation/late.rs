@@ -1,64 +1,67 @@
-//! What the database may still do for a client that has gone.
+//! Statements that the database may still execute after their client has disconnected.
 
 use super::ledger::Ledger;
-use super::table::{Request, Table};
+use super::table::{ClaimRequest, Table};
 use crate::store::{Renewal, Settlement};
 
+/// A statement whose client no longer waits for the response.
 #[derive(Debug, Clone)]
-pub(super) enum Late {
+pub(super) enum LateStatement {
     Claim {
         owner: u32,
-        request: Request,
+        request: ClaimRequest,
     },
     Renewal {
         owner: u32,
-        asked: Vec<Renewal>,
+        requested: Vec<Renewal>,
     },
-    Results {
+    Settlements {
         owner: u32,
-        results: Vec<Settlement>,
+        settlements: Vec<Settlement>,
     },
-    /// The transaction of an application.
+    /// The commit of an application's transaction.
     Commit {
         rows: Vec<i64>,
     },
-    /// The transaction of a listener, which has marked its row.
+    /// The commit of a listener's transaction, which has settled its row.
     Acknowledgement {
         owner: u32,
-        finish: Settlement,
+        settlement: Settlement,
     },
 }
 
-impl Late {
-    /// Whether it waits for somebody else's transaction.
+impl LateStatement {
+    /// Returns whether it waits for a row that another transaction has locked.
     pub(super) fn is_blocked(&self, table: &Table) -> bool {
-        matches!(self, Self::Results { results, .. } if table.is_locked(results))
+        matches!(self, Self::Settlements { settlements, .. } if table.is_locked(settlements))
     }
 
-    pub(super) fn happens(self, table: &mut Table, ledger: &mut Ledger) {
+    /// Executes the statement.
+    pub(super) fn execute(self, table: &mut Table, ledger: &mut Ledger) {
         match self {
             Self::Claim { owner, request } => {
                 table.claim(owner, &request, ledger);
             }
-            Self::Renewal { owner, asked } => {
-                table.renew(owner, &asked, ledger);
+            Self::Renewal { owner, requested } => {
+                table.renew(owner, &requested, ledger);
             }
-            Self::Results { owner, results } => {
-                table.finish(owner, &results, ledger);
+            Self::Settlements { owner, settlements } => {
+                table.settle_all(owner, &settlements, ledger);
             }
-            Self::Commit { rows } => table.end(&rows, true, ledger),
-            Self::Acknowledgement { owner, finish } => {
-                table.mark(owner, &finish, ledger);
-                table.unlock(finish.sequence);
+            Self::Commit { rows } => table.end_transaction(&rows, true, ledger),
+            Self::Acknowledgement { owner, settlement } => {
+                table.settle(owner, &settlement, ledger);
+                table.unlock(settlement.sequence);
             }
         }
     }
 
-    pub(super) fn never(self, table: &mut Table, ledger: &mut Ledger) {
+    /// Discards the statement; its transaction is rolled back.
+    pub(super) fn discard(self, table: &mut Table, ledger: &mut Ledger) {
         match self {
-            Self::Claim { .. } | Self::Renewal { .. } | Self::Results { .. } => {}
-            Self::Commit { rows } => table.end(&rows, false, ledger),
-            Self::Acknowledgement { finish, .. } => table.unlock(finish.sequence),
+            Self::Claim { .. } | Self::Renewal { .. } | Self::Settlements { .. } => {}
+            Self::Commit { rows } => table.end_transaction(&rows, false, ledger),
+            Self::Acknowledgement { settlement, .. } => table.unlock(settlement.sequence),
         }
     }
 }

@@ -1,29 +1,30 @@
-//! What has truly happened, whatever anybody believes; and so what must not happen next.
+//! The actual history of every row, independent of what the relays assume, and the invariants that follow.
 
 use std::collections::BTreeMap;
 
 use super::table::{Row, Table};
-use super::{Kind, LEASE};
+use super::{EventKind, LEASE};
 use crate::event::{Status, Verdict};
 use crate::store::Settlement;
 
 /// The history of a row.
 #[derive(Debug, Clone, Hash)]
-pub(super) struct Story {
-    kind: Kind,
+pub(super) struct RowHistory {
+    kind: EventKind,
     committed: bool,
-    /// The last claim, until it ends with a mark.
+    /// The latest claim, until it is settled.
     claim: Option<Claim>,
-    /// How often it was truly begun after an owner was lost; the row must not say less.
-    begun: u32,
-    /// How it ended, unless it was replayed.
+    /// How often the event was started after an owner was lost. The row must not have a smaller number.
+    suspect_starts: u32,
+    /// The terminal status, unless the event was replayed since.
     end: Option<Status>,
-    /// How often a listener was called, and how often that was said to be done.
+    /// How often a listener was called.
     calls: u32,
-    done: u32,
+    /// How often a call succeeded.
+    succeeded: u32,
     /// How often a call failed.
     failed: u32,
-    /// How often the writes of a listener in its transaction were committed.
+    /// How often the transaction of a listener was committed.
     effects: u32,
 }
 
@@ -31,100 +32,106 @@ pub(super) struct Story {
 struct Claim {
     owner: u32,
     token: i64,
-    /// Its last owner was lost, and it was begun so many times since.
+    /// The take-overs of the row when it was claimed, if an owner had been lost.
     suspect: Option<u32>,
 }
 
+/// The histories of all rows, and the first invariant that was violated.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    stories: BTreeMap<i64, Story>,
-    /// Something happened after which an event may be delivered twice.
-    pub(super) disturbed: bool,
+    histories: BTreeMap<i64, RowHistory>,
+    /// Whether a fault has happened after which an event may be delivered twice.
+    pub(super) redelivery_allowed: bool,
     pub(super) violation: Option<String>,
 }
 
 impl Ledger {
-    pub(super) fn fail(&mut self, what: impl FnOnce() -> String) {
+    pub(super) fn fail(&mut self, message: impl FnOnce() -> String) {
         if self.violation.is_none() {
-            self.violation = Some(what());
+            self.violation = Some(message());
         }
     }
 
-    fn expect(&mut self, holds: bool, what: impl FnOnce() -> String) {
+    fn expect(&mut self, holds: bool, message: impl FnOnce() -> String) {
         if !holds {
-            self.fail(what);
+            self.fail(message);
         }
     }
 
-    fn story(&mut self, sequence: i64) -> Option<&mut Story> {
-        self.stories.get_mut(&sequence)
+    fn history(&mut self, sequence: i64) -> Option<&mut RowHistory> {
+        self.histories.get_mut(&sequence)
     }
 
     pub(super) fn inserted(&mut self, sequence: i64, row: &Row) {
         let claim = row.owner.map(|owner| Claim { owner, token: row.token, suspect: None });
-        let story = Story {
+        let history = RowHistory {
             kind: row.kind,
             committed: false,
             claim,
-            begun: 0,
+            suspect_starts: 0,
             end: None,
             calls: 0,
-            done: 0,
+            succeeded: 0,
             failed: 0,
             effects: 0,
         };
-        self.stories.insert(sequence, story);
+        self.histories.insert(sequence, history);
     }
 
     pub(super) fn committed(&mut self, sequence: i64) {
-        if let Some(story) = self.story(sequence) {
-            story.committed = true;
+        if let Some(history) = self.history(sequence) {
+            history.committed = true;
         }
     }
 
     pub(super) fn claimed(&mut self, sequence: i64, row: &Row, taken_over: bool) {
         let suspect = (taken_over || row.takeovers > 0).then_some(row.takeovers);
         let (owner, token) = (row.owner.unwrap_or_default(), row.token);
-        if let Some(story) = self.story(sequence) {
-            story.claim = Some(Claim { owner, token, suspect });
-            story.begun = row.takeovers;
+        if let Some(history) = self.history(sequence) {
+            history.claim = Some(Claim { owner, token, suspect });
+            history.suspect_starts = row.takeovers;
         }
     }
 
     pub(super) fn renewed(&mut self, row: i64, owner: u32, token: i64, takeovers: u32) {
-        let Some(story) = self.story(row) else { return };
-        let (begun, ours) = (story.begun, story.claim);
-        let ours = ours.is_some_and(|claim| (claim.owner, claim.token) == (owner, token));
-        self.expect(ours, || format!("row {row}: renewed for {owner}, who does not have it"));
-        self.expect(takeovers >= begun, || {
-            format!(
-                "row {row}: begun {begun} times after an owner was lost, and {takeovers} is said"
-            )
+        let Some(history) = self.history(row) else { return };
+        let (starts, claim) = (history.suspect_starts, history.claim);
+        let is_owner = claim.is_some_and(|claim| (claim.owner, claim.token) == (owner, token));
+        self.expect(is_owner, || {
+            format!("row {row}: renewed for node {owner}, which has not claimed it")
+        });
+        self.expect(takeovers >= starts, || {
+            format!("row {row}: started as a suspect {starts} times, but takeovers is {takeovers}")
         });
     }
 
-    pub(super) fn marked(&mut self, finish: &Settlement, owner: u32, before: &Row, after: &Row) {
-        let (row, token) = (finish.sequence, finish.token);
-        let Some(story) = self.story(row) else { return };
-        let claim = story.claim.take();
-        let (end, committed) = (story.end, story.committed);
-        story.begun = after.takeovers.min(story.begun);
+    pub(super) fn settled(
+        &mut self,
+        settlement: &Settlement,
+        owner: u32,
+        before: &Row,
+        after: &Row,
+    ) {
+        let (row, token, verdict) = (settlement.sequence, settlement.token, &settlement.verdict);
+        let Some(history) = self.history(row) else { return };
+        let claim = history.claim.take();
+        let (end, committed) = (history.end, history.committed);
+        history.suspect_starts = after.takeovers.min(history.suspect_starts);
         if after.status.is_terminal() {
-            story.end = Some(after.status);
+            history.end = Some(after.status);
         }
-        if matches!(finish.verdict, Verdict::Done) && story.kind.in_tx() {
-            story.effects += 1;
+        if matches!(verdict, Verdict::Done) && history.kind.in_tx() {
+            history.effects += 1;
         }
-        let (effects, done, failed) = (story.effects, story.done, story.failed);
-        // What spends no attempt may happen any number of times.
+        let (effects, succeeded, failed) = (history.effects, history.succeeded, history.failed);
+        // A verdict that spends no attempt can be repeated any number of times, so it must not clear the count.
         let cleared = before.takeovers > 0 && after.takeovers == 0;
         let spent = after.status.is_terminal() || after.attempts > before.attempts;
         self.expect(!cleared || spent, || {
-            let result = &finish.verdict;
-            format!("row {row}: its owner was lost, and {result:?} made that forgotten")
+            format!("row {row}: takeovers were cleared by {verdict:?}, which spent no attempt")
         });
-        self.expect(end.is_none(), || format!("row {row}: a mark on what had ended as {end:?}"));
-        let spent = match finish.verdict {
+        self.expect(end.is_none(), || format!("row {row}: settled again after it was {end:?}"));
+        let spent = match verdict {
             Verdict::Retry { .. } => 1..=1,
             Verdict::Dead { .. } => 0..=1,
             _ => 0..=0,
@@ -133,114 +140,120 @@ impl Ledger {
         let counted = new.checked_sub(old).is_some_and(|more| spent.contains(&more));
         let counted = counted && new <= failed;
         self.expect(counted, || {
-            let result = &finish.verdict;
-            format!("row {row}: attempts went from {old} to {new} of {failed} by {result:?}")
+            format!(
+                "row {row}: attempts went from {old} to {new} after {failed} failed calls, by {verdict:?}"
+            )
         });
-        let latest = claim.is_some_and(|claim| (claim.owner, claim.token) == (owner, token));
-        self.expect(latest, || {
-            format!("row {row}: {owner} marked it under token {token}; the last claim is {claim:?}")
+        let is_owner = claim.is_some_and(|claim| (claim.owner, claim.token) == (owner, token));
+        self.expect(is_owner, || {
+            format!(
+                "row {row}: node {owner} settled it with token {token}, but the latest claim is {claim:?}"
+            )
         });
-        self.expect(committed, || format!("row {row}: marked before its commit"));
+        self.expect(committed, || format!("row {row}: settled before its commit"));
         self.expect(effects <= 1, || {
             format!("row {row}: a listener's writes were committed twice")
         });
-        let delivered = after.status != Status::Done || done > 0 || effects > 0;
-        self.expect(delivered, || format!("row {row}: done, and never delivered"));
+        let delivered = after.status != Status::Done || succeeded > 0 || effects > 0;
+        self.expect(delivered, || format!("row {row}: done but never delivered"));
     }
 
     pub(super) fn replayed(&mut self, sequence: i64) {
-        if let Some(story) = self.story(sequence) {
-            (story.end, story.claim, story.begun) = (None, None, 0);
+        if let Some(history) = self.history(sequence) {
+            (history.end, history.claim, history.suspect_starts) = (None, None, 0);
         }
     }
 
-    /// A listener begins.
-    pub(super) fn started(&mut self, row: i64, owner: u32, token: Option<i64>, table: &Table) {
+    /// A call of a listener starts.
+    pub(super) fn call_started(&mut self, row: i64, owner: u32, token: Option<i64>, table: &Table) {
         let now = table.now;
-        let Some(story) = self.story(row) else { return };
-        story.calls += 1;
-        let (committed, claim) = (story.committed, story.claim);
+        let Some(history) = self.history(row) else { return };
+        history.calls += 1;
+        let (committed, claim) = (history.committed, history.claim);
         self.expect(committed, || format!("row {row}: delivered before its commit"));
         let Some(found) = table.rows.get(&row) else {
-            return self.fail(|| format!("row {row}: delivered, and not in the table"));
+            return self.fail(|| format!("row {row}: delivered but not in the table"));
         };
-        let ours = found.owner == Some(owner) && Some(found.token) == token;
+        let is_owner = found.owner == Some(owner) && Some(found.token) == token;
         let left = found.due.saturating_sub(now);
-        let sound = ours && !found.status.is_terminal() && left >= LEASE / 3;
-        self.expect(sound, || {
-            format!("row {row}: {owner} began it under token {token:?}, and it is {found}")
+        let may_start = is_owner && !found.status.is_terminal() && left >= LEASE / 3;
+        self.expect(may_start, || {
+            format!(
+                "row {row}: node {owner} started it with token {token:?}, but the row is {found}"
+            )
         });
         let suspect = claim.and_then(|claim| claim.suspect);
-        if let (Some(_), Some(story)) = (suspect, self.story(row)) {
-            story.begun = found.takeovers;
+        if let (Some(_), Some(history)) = (suspect, self.history(row)) {
+            history.suspect_starts = found.takeovers;
         }
-        let written = suspect.is_none_or(|before| found.takeovers > before);
-        self.expect(written, || {
-            format!("row {row}: its owner was lost, and it began before that was written down")
+        let recorded = suspect.is_none_or(|before| found.takeovers > before);
+        self.expect(recorded, || {
+            format!("row {row}: a suspect was started before its start was recorded")
         });
     }
 
-    /// A listener has said that it is done.
-    pub(super) fn done(&mut self, sequence: i64) {
-        if let Some(story) = self.story(sequence) {
-            story.done += 1;
+    /// A call of a listener succeeds.
+    pub(super) fn call_succeeded(&mut self, sequence: i64) {
+        if let Some(history) = self.history(sequence) {
+            history.succeeded += 1;
         }
     }
 
-    /// A call has failed.
-    pub(super) fn failed(&mut self, sequence: i64) {
-        if let Some(story) = self.story(sequence) {
-            story.failed += 1;
+    /// A call of a listener fails.
+    pub(super) fn call_failed(&mut self, sequence: i64) {
+        if let Some(history) = self.history(sequence) {
+            history.failed += 1;
         }
     }
 
-    /// What is in the table agrees with what has happened.
-    pub(super) fn compare(&mut self, table: &Table) {
-        for (row, story) in &self.stories {
-            let (Some(end), Some(found)) = (story.end, table.rows.get(row)) else { continue };
+    /// Checks that rows with a terminal status keep it.
+    pub(super) fn check_statuses(&mut self, table: &Table) {
+        for (row, history) in &self.histories {
+            let (Some(end), Some(found)) = (history.end, table.rows.get(row)) else { continue };
             if found.status != end {
-                let what = format!("row {row}: it was {end} and is {found}");
-                return self.fail(|| what);
+                let message = format!("row {row}: it was {end}, but the row is {found}");
+                return self.fail(|| message);
             }
         }
     }
 
-    /// Every committed row has come to an end that is earned.
-    pub(super) fn close(&mut self, table: &Table) {
-        let disturbed = self.disturbed;
-        let wrong = self.stories.iter().find_map(|(row, story)| {
-            let delivered = if story.kind.in_tx() { story.effects } else { story.done };
-            let wrong = match (story.committed, story.end) {
-                (false, _) if story.calls > 0 => "delivered, and never committed",
+    /// Checks, at the end of a schedule, that every committed event has a terminal status with a reason.
+    pub(super) fn check_end(&mut self, table: &Table) {
+        let redelivery_allowed = self.redelivery_allowed;
+        let violation = self.histories.iter().find_map(|(row, history)| {
+            let delivered = if history.kind.in_tx() { history.effects } else { history.succeeded };
+            let violation = match (history.committed, history.end) {
+                (false, _) if history.calls > 0 => "delivered but never committed",
                 (true, None) => "lost",
-                (true, Some(Status::Done)) if delivered == 0 => "done, and never delivered",
-                (true, Some(Status::Done)) if delivered > 1 && !disturbed => {
-                    "delivered twice, and there was no reason for it"
+                (true, Some(Status::Done)) if delivered == 0 => "done but never delivered",
+                (true, Some(Status::Done)) if delivered > 1 && !redelivery_allowed => {
+                    "delivered twice without a fault"
                 }
                 _ => return None,
             };
-            Some(format!("row {row}: {wrong}; {story:?}"))
+            Some(format!("row {row}: {violation}; {history:?}"))
         });
-        if let Some(wrong) = wrong {
-            self.fail(|| wrong);
+        if let Some(violation) = violation {
+            self.fail(|| violation);
         }
         for (row, found) in &table.rows {
             self.expect(found.owner.is_none() && !found.locked, || {
-                format!("row {row}: claimed for ever; it is {found}")
+                format!("row {row}: still claimed at the end; the row is {found}")
             });
         }
     }
 
+    /// Returns whether a row has a terminal status.
     pub(super) fn has_ended(&self, sequence: i64) -> bool {
-        self.stories.get(&sequence).is_some_and(|story| story.end.is_some())
+        self.histories.get(&sequence).is_some_and(|history| history.end.is_some())
     }
 
-    /// Whether every row that is there has come to its end.
-    pub(super) fn is_closed(&self) -> bool {
-        self.stories.values().all(|story| story.end.is_some() || !story.committed)
+    /// Returns whether every committed row has a terminal status.
+    pub(super) fn have_all_ended(&self) -> bool {
+        self.histories.values().all(|history| history.end.is_some() || !history.committed)
     }
 
-    pub(super) fn stories(&self) -> &BTreeMap<i64, Story> {
-        &self.stories
+    pub(super) fn histories(&self) -> &BTreeMap<i64, RowHistory> {
+        &self.histories
     }
 }

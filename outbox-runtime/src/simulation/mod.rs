@@ -1,23 +1,25 @@
-//! A simulation of the relay: schedules that no clock and no network would ever produce, and what must
-//! hold in all of them.
+//! A deterministic simulation of two relays on one table.
+//!
+//! It runs schedules that real clocks and networks rarely produce, and checks invariants after every step.
 //!
 //! # Layout
-//! What is tried out is real: [`InFlight`](crate::inflight::InFlight), the decision that follows from a listener's
-//! answer, the verdict on events that lose their owners, the changes of status. Only the table is a
-//! model: `table` has the rows and does what the statements do, with `guards` that can be switched off
-//! one by one. `relay` is a node with its statements on their way, `writer` the transactions of its
-//! process, `late` what the database may still do for a client that has gone. A schedule is a list of
-//! `step`s; `world` takes them and `ledger` knows what has truly happened, so that each step can be
-//! judged. `settle` lets the faults end and looks at what is left. `random`, `crash` and `exhaustive`
-//! make schedules, `shrink` makes a failing one short and tells it, and `power` shows that each guard
-//! is missed.
+//! The tested code is real: [`InFlight`](crate::inflight::InFlight), the decision that follows from a listener's
+//! answer, the verdict on events that lose their owners, and the changes of status. Only the table is a model:
+//! `table` has the rows and does what the statements do, with `guards` that can be switched off one by one.
+//! `relay` is a node with its pending statements, `call` its calls of listeners, `writer` the transactions of its
+//! process, and `late` the statements that the database may still execute after their client has disconnected.
+//!
+//! A schedule is a list of `step`s. `world` applies them, and `ledger` records what has actually happened, so that
+//! each step can be checked. `quiesce` stops the faults and checks the end of every event. `random`, `crash` and
+//! `exhaustive` generate schedules, `shrink` shortens and prints a failing one, and `mutation` shows that each
+//! guard is needed.
 
+mod call;
 mod guards;
 mod late;
 mod ledger;
-mod listen;
+mod quiesce;
 mod relay;
-mod settle;
 mod step;
 mod table;
 mod world;
@@ -25,7 +27,7 @@ mod writer;
 
 mod crash;
 mod exhaustive;
-mod power;
+mod mutation;
 mod random;
 mod shrink;
 
@@ -39,7 +41,7 @@ use crate::retry::RetryPolicy;
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// Narrow, so that every bound is met.
+/// Small numbers, so that schedules reach every limit.
 const LIMITS: Limits = Limits {
     workers: 4,
     hot: 8,
@@ -53,7 +55,7 @@ const LIMITS: Limits = Limits {
     transactions: 2,
 };
 
-/// One listener of each kind.
+/// One listener for each combination of options.
 const LISTENERS: [ConcurrencyLimit; 4] = [
     ConcurrencyLimit { calls: None, in_tx: false },
     ConcurrencyLimit { calls: Some(1), in_tx: false },
@@ -63,24 +65,24 @@ const LISTENERS: [ConcurrencyLimit; 4] = [
 
 const MAX_ATTEMPTS: u32 = 3;
 
-/// The most rows of one claim, and the most results of one statement.
+/// The maximum number of rows in a claim, and of settlements in a statement.
 const BATCH: usize = 3;
 
 /// The size of every payload.
 const BYTES: usize = 10;
 
-/// Which listener an event is for.
+/// The listener that handles an event, by its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
+enum EventKind {
     Plain,
     Limited,
     InTx,
     LimitedInTx,
-    /// No listener handles it.
+    /// No listener handles the event.
     Unroutable,
 }
 
-impl Kind {
+impl EventKind {
     const ALL: [Self; 5] =
         [Self::Plain, Self::Limited, Self::InTx, Self::LimitedInTx, Self::Unroutable];
 
@@ -91,25 +93,25 @@ impl Kind {
     fn in_tx(self) -> bool {
         matches!(self, Self::InTx | Self::LimitedInTx)
     }
-
-    /// An event of this kind. They differ by nothing else.
-    fn event() -> EventEnvelope {
-        static EVENT: OnceLock<EventEnvelope> = OnceLock::new();
-        let payload = || format!("\"{}\"", "x".repeat(BYTES - 2));
-        EVENT.get_or_init(|| EventEnvelope::json("A", payload()).unwrap()).clone()
-    }
 }
 
-/// A second for each failure.
-struct Steady;
+/// Returns the envelope of every event. Events differ only in their rows.
+fn envelope() -> EventEnvelope {
+    static ENVELOPE: OnceLock<EventEnvelope> = OnceLock::new();
+    let payload = || format!("\"{}\"", "x".repeat(BYTES - 2));
+    ENVELOPE.get_or_init(|| EventEnvelope::json("A", payload()).unwrap()).clone()
+}
 
-impl RetryPolicy for Steady {
+/// Waits one second per failure.
+struct LinearBackoff;
+
+impl RetryPolicy for LinearBackoff {
     fn delay(&self, failures: u32) -> Duration {
         Duration::from_secs(failures.into())
     }
 }
 
-/// How many schedules are run: the long run is the proof, the short one keeps it.
-fn schedules(short: u64, long: u64) -> u64 {
+/// Returns the size of a test: `long` if `OUTBOX_TEST_LONG` is set, and `short` in everyday runs.
+fn test_size(short: u64, long: u64) -> u64 {
     if std::env::var_os("OUTBOX_TEST_LONG").is_some() { long } else { short }
 }

@@ -1,16 +1,16 @@
-//! A node: its hand, and the statements that are on their way.
+//! A node: its events in flight, and its statements that wait for a response.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::late::Late;
-use super::listen::Call;
-use super::step::{Exchange, Life};
-use super::table::{Claims, Request};
+use super::call::Call;
+use super::late::LateStatement;
+use super::step::{LifecycleStep, StatementStep};
+use super::table::{ClaimRequest, Claimed};
 use super::world::World;
 use super::writer::Writer;
-use super::{BATCH, Kind, LIMITS, LISTENERS};
+use super::{BATCH, EventKind, LIMITS, LISTENERS};
 use crate::clock::Clock;
 use crate::event::Verdict;
 use crate::inflight::{InFlight, Phase};
@@ -19,51 +19,58 @@ use crate::store::{Renewal, Settlement};
 
 #[derive(Debug, Default)]
 pub(super) struct Relay {
-    /// Another one after each restart.
+    /// A new one after each restart.
     pub(super) owner: u32,
-    /// `None` if the process is not there.
+    /// `None` if the process does not run.
     pub(super) inflight: Option<Arc<InFlight>>,
     pub(super) writer: Writer,
     pub(super) calls: Vec<Call>,
-    claim: Option<Claim>,
-    results: Option<Results>,
-    renewal: Option<Renewing>,
+    claim: Option<PendingClaim>,
+    settlements: Option<PendingSettlements>,
+    renewal: Option<PendingRenewal>,
 }
 
+/// A claim that was sent.
 #[derive(Debug)]
-struct Claim {
+struct PendingClaim {
     anchor: Instant,
-    request: Request,
-    answer: Option<Claims>,
+    request: ClaimRequest,
+    /// The response, once the claim is executed.
+    claimed: Option<Claimed>,
 }
 
+/// A batch of settlements that was sent.
 #[derive(Debug)]
-struct Results {
+struct PendingSettlements {
     batch: Vec<Settlement>,
+    /// How many of them applied, once they are executed.
     applied: Option<usize>,
+    /// The stale ones, once the rows were read again.
     stale: Option<Vec<i64>>,
 }
 
+/// A renewal that was sent.
 #[derive(Debug)]
-struct Renewing {
+struct PendingRenewal {
     anchor: Instant,
-    asked: Vec<Renewal>,
-    answer: Option<HashSet<i64>>,
+    requested: Vec<Renewal>,
+    /// The rows that were renewed, once the statement is executed.
+    renewed: Option<HashSet<i64>>,
 }
 
-/// How far a statement has come.
+/// The progress of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flight {
-    None,
+pub(super) enum StatementState {
+    NotSent,
     Sent,
     Executed,
 }
 
-impl Flight {
-    /// Of one that is there, and may be executed.
-    fn of(executed: Option<bool>) -> Self {
+impl StatementState {
+    /// Returns the state of a statement; `executed` is `None` if it was not sent.
+    fn new(executed: Option<bool>) -> Self {
         match executed {
-            None => Self::None,
+            None => Self::NotSent,
             Some(false) => Self::Sent,
             Some(true) => Self::Executed,
         }
@@ -71,191 +78,207 @@ impl Flight {
 }
 
 impl Relay {
-    /// Where it is in its life; `None` if it is not there.
-    pub(super) fn phase(&self) -> Option<Phase> {
-        self.inflight.as_ref().map(|inflight| inflight.phase())
-    }
-
-    pub(super) fn polling(&self) -> Flight {
-        Flight::of(self.claim.as_ref().map(|claim| claim.answer.is_some()))
-    }
-
-    pub(super) fn recording(&self) -> Flight {
-        Flight::of(self.results.as_ref().map(|results| results.applied.is_some()))
-    }
-
-    pub(super) fn renewing(&self) -> Flight {
-        Flight::of(self.renewal.as_ref().map(|renewal| renewal.answer.is_some()))
-    }
-
-    pub(super) fn started(owner: u32, clock: Clock) -> Self {
+    pub(super) fn new(owner: u32, clock: Clock) -> Self {
         let inflight = Some(Arc::new(InFlight::new(LIMITS, &LISTENERS, clock)));
         Self { owner, inflight, ..Self::default() }
     }
 
-    /// Everything that it is about, in words.
-    pub(super) fn portrait(&self) -> String {
-        let Self { owner, inflight, writer, calls, claim, results, renewal } = self;
-        let inflight = inflight.as_ref().map(|inflight| inflight.portrait());
-        let writer = writer.portrait();
-        format!("{owner} {inflight:?} {writer} {calls:?} {claim:?} {results:?} {renewal:?}")
+    /// Returns the phase of its life cycle; `None` if the process does not run.
+    pub(super) fn phase(&self) -> Option<Phase> {
+        self.inflight.as_ref().map(|inflight| inflight.phase())
     }
 
-    /// Whether nothing is on its way.
-    pub(super) fn is_quiet(&self) -> bool {
-        let quiet = self.claim.is_none() && self.results.is_none() && self.renewal.is_none();
-        quiet && self.calls.is_empty() && self.writer.is_idle()
+    pub(super) fn claim_state(&self) -> StatementState {
+        StatementState::new(self.claim.as_ref().map(|claim| claim.claimed.is_some()))
+    }
+
+    pub(super) fn settlement_state(&self) -> StatementState {
+        let settlements = self.settlements.as_ref();
+        StatementState::new(settlements.map(|settlements| settlements.applied.is_some()))
+    }
+
+    pub(super) fn renewal_state(&self) -> StatementState {
+        StatementState::new(self.renewal.as_ref().map(|renewal| renewal.renewed.is_some()))
+    }
+
+    /// Returns a text that differs whenever the state of the relay does.
+    pub(super) fn snapshot(&self) -> String {
+        let Self { owner, inflight, writer, calls, claim, settlements, renewal } = self;
+        let inflight = inflight.as_ref().map(|inflight| inflight.snapshot());
+        let writer = writer.snapshot();
+        format!("{owner} {inflight:?} {writer} {calls:?} {claim:?} {settlements:?} {renewal:?}")
+    }
+
+    /// Returns whether it has no pending statement, no running call and no open transaction.
+    pub(super) fn is_idle(&self) -> bool {
+        let idle = self.claim.is_none() && self.settlements.is_none() && self.renewal.is_none();
+        idle && self.calls.is_empty() && self.writer.is_idle()
     }
 }
 
 impl World {
-    pub(super) fn poll(&mut self, index: usize, exchange: Exchange) -> bool {
+    pub(super) fn poll(&mut self, index: usize, step: StatementStep) -> bool {
         let now = self.instant();
         let relay = &mut self.relays[index];
         let Some(inflight) = relay.inflight.clone() else { return false };
-        match (exchange, &mut relay.claim) {
-            (Exchange::Send, None) => {
+        match (step, &mut relay.claim) {
+            (StatementStep::Send, None) => {
                 let budget = inflight.start_claim();
                 let full = budget.free_places < budget.worthwhile(BATCH) || budget.bytes == 0;
                 if full || inflight.phase() != Phase::Running {
                     return false;
                 }
-                let wanted = |kind: Kind| kind.listener().is_none_or(|id| budget.open[id.index()]);
-                let request = Request {
-                    kinds: Kind::ALL.map(wanted),
+                let is_open =
+                    |kind: EventKind| kind.listener().is_none_or(|id| budget.open[id.index()]);
+                let request = ClaimRequest {
+                    kinds: EventKind::ALL.map(is_open),
                     rows: budget.rows.min(BATCH),
                     bytes: budget.bytes,
                 };
-                relay.claim = Some(Claim { anchor: now, request, answer: None });
+                relay.claim = Some(PendingClaim { anchor: now, request, claimed: None });
             }
-            (Exchange::Execute, Some(claim)) if claim.answer.is_none() => {
-                let claims = self.table.claim(relay.owner, &claim.request, &mut self.ledger);
-                claim.answer = Some(claims);
+            (StatementStep::Execute, Some(claim)) if claim.claimed.is_none() => {
+                let claimed = self.table.claim(relay.owner, &claim.request, &mut self.ledger);
+                claim.claimed = Some(claimed);
             }
-            (Exchange::Answer, Some(Claim { answer: Some(_), .. })) => {
+            (StatementStep::Receive, Some(PendingClaim { claimed: Some(_), .. })) => {
                 if let Some(claim) = relay.claim.take() {
-                    take_in(&inflight, claim);
+                    admit(&inflight, claim);
                 }
             }
-            (Exchange::Lose, Some(_)) => {
-                if let Some(Claim { request, answer: None, .. }) = relay.claim.take() {
-                    self.late.push(Late::Claim { owner: relay.owner, request });
+            (StatementStep::Lose, Some(_)) => {
+                if let Some(PendingClaim { request, claimed: None, .. }) = relay.claim.take() {
+                    self.late.push(LateStatement::Claim { owner: relay.owner, request });
                 }
-                self.ledger.disturbed = true;
+                self.ledger.redelivery_allowed = true;
             }
             _ => return false,
         }
         true
     }
 
-    pub(super) fn record(&mut self, index: usize, exchange: Exchange) -> bool {
+    pub(super) fn record(&mut self, index: usize, step: StatementStep) -> bool {
         let relay = &mut self.relays[index];
         let Some(inflight) = relay.inflight.clone() else { return false };
-        match (exchange, &mut relay.results) {
-            (Exchange::Send, None) => {
+        match (step, &mut relay.settlements) {
+            (StatementStep::Send, None) => {
                 let batch = inflight.take_results(BATCH);
                 if batch.is_empty() {
                     return false;
                 }
-                relay.results = Some(Results { batch, applied: None, stale: None });
+                relay.settlements = Some(PendingSettlements { batch, applied: None, stale: None });
             }
-            (Exchange::Execute, Some(Results { batch, applied: applied @ None, .. })) => {
+            (
+                StatementStep::Execute,
+                Some(PendingSettlements { batch, applied: applied @ None, .. }),
+            ) => {
                 if self.table.is_locked(batch) {
                     return false;
                 }
-                *applied = Some(self.table.finish(relay.owner, batch, &mut self.ledger));
+                *applied = Some(self.table.settle_all(relay.owner, batch, &mut self.ledger));
             }
-            (Exchange::Reread, Some(Results { batch, applied: Some(applied), stale }))
-                if *applied < batch.len() && stale.is_none() =>
-            {
+            (
+                StatementStep::Reread,
+                Some(PendingSettlements { batch, applied: Some(applied), stale }),
+            ) if *applied < batch.len() && stale.is_none() => {
                 *stale = Some(self.table.stale(batch));
             }
-            (Exchange::Answer, Some(Results { batch, applied: Some(applied), stale }))
-                if *applied == batch.len() || stale.is_some() =>
-            {
+            (
+                StatementStep::Receive,
+                Some(PendingSettlements { batch, applied: Some(applied), stale }),
+            ) if *applied == batch.len() || stale.is_some() => {
                 inflight.recorded(std::mem::take(batch), &stale.take().unwrap_or_default());
-                relay.results = None;
+                relay.settlements = None;
             }
-            (Exchange::Lose, Some(_)) => {
-                if let Some(Results { batch, applied, .. }) = relay.results.take() {
+            (StatementStep::Lose, Some(_)) => {
+                if let Some(PendingSettlements { batch, applied, .. }) = relay.settlements.take() {
                     if applied.is_none() {
-                        let results = batch.clone();
-                        self.late.push(Late::Results { owner: relay.owner, results });
+                        let (owner, settlements) = (relay.owner, batch.clone());
+                        self.late.push(LateStatement::Settlements { owner, settlements });
                     }
                     inflight.put_back(batch);
                 }
-                self.ledger.disturbed = true;
+                self.ledger.redelivery_allowed = true;
             }
             _ => return false,
         }
         true
     }
 
-    pub(super) fn renew(&mut self, index: usize, exchange: Exchange) -> bool {
+    pub(super) fn renew(&mut self, index: usize, step: StatementStep) -> bool {
         let now = self.instant();
         let relay = &mut self.relays[index];
         let Some(inflight) = relay.inflight.clone() else { return false };
-        match (exchange, &mut relay.renewal) {
-            (Exchange::Send, None) => {
-                let mut asked = inflight.to_renew();
-                if asked.is_empty() {
+        match (step, &mut relay.renewal) {
+            (StatementStep::Send, None) => {
+                let mut requested = inflight.to_renew();
+                if requested.is_empty() {
                     return false;
                 }
-                asked.sort_unstable_by_key(|row| row.sequence);
-                relay.renewal = Some(Renewing { anchor: now, asked, answer: None });
+                requested.sort_unstable_by_key(|row| row.sequence);
+                relay.renewal = Some(PendingRenewal { anchor: now, requested, renewed: None });
             }
-            (Exchange::Execute, Some(Renewing { asked, answer: answer @ None, .. })) => {
-                *answer = Some(self.table.renew(relay.owner, asked, &mut self.ledger));
+            (
+                StatementStep::Execute,
+                Some(PendingRenewal { requested, renewed: renewed @ None, .. }),
+            ) => {
+                *renewed = Some(self.table.renew(relay.owner, requested, &mut self.ledger));
             }
-            (Exchange::Answer, Some(Renewing { anchor, asked, answer: Some(renewed) })) => {
-                inflight.renewed(*anchor, asked, renewed);
+            (
+                StatementStep::Receive,
+                Some(PendingRenewal { anchor, requested, renewed: Some(renewed) }),
+            ) => {
+                inflight.renewed(*anchor, requested, renewed);
                 relay.renewal = None;
             }
-            (Exchange::Lose, Some(_)) => {
-                if let Some(Renewing { asked, answer: None, .. }) = relay.renewal.take() {
-                    self.late.push(Late::Renewal { owner: relay.owner, asked });
+            (StatementStep::Lose, Some(_)) => {
+                if let Some(PendingRenewal { requested, renewed: None, .. }) = relay.renewal.take()
+                {
+                    self.late.push(LateStatement::Renewal { owner: relay.owner, requested });
                 }
-                self.ledger.disturbed = true;
+                self.ledger.redelivery_allowed = true;
             }
             _ => return false,
         }
         true
     }
 
-    pub(super) fn overdue(&mut self, index: usize) -> bool {
+    pub(super) fn release_overdue(&mut self, index: usize) -> bool {
         let Some(inflight) = &self.relays[index].inflight else { return false };
         let overdue = inflight.overdue();
         overdue.given_back > 0 || !overdue.running.is_empty()
     }
 
-    pub(super) fn live(&mut self, index: usize, life: Life) -> bool {
+    pub(super) fn lifecycle(&mut self, index: usize, step: LifecycleStep) -> bool {
         let relay = &self.relays[index];
-        match (life, &relay.inflight, relay.phase()) {
-            (Life::Pause, Some(inflight), Some(Phase::Running)) => {
+        match (step, &relay.inflight, relay.phase()) {
+            (LifecycleStep::Pause, Some(inflight), Some(Phase::Running)) => {
                 inflight.enter(Phase::Paused);
                 inflight.give_back_waiting();
             }
-            (Life::Resume, Some(inflight), Some(Phase::Paused)) => inflight.enter(Phase::Running),
-            (Life::Drain, Some(inflight), Some(Phase::Running | Phase::Paused)) => {
+            (LifecycleStep::Resume, Some(inflight), Some(Phase::Paused)) => {
+                inflight.enter(Phase::Running)
+            }
+            (LifecycleStep::Drain, Some(inflight), Some(Phase::Running | Phase::Paused)) => {
                 inflight.enter(Phase::Draining);
             }
-            // What was asked for is waited for; writers may be late.
-            (Life::Close, Some(inflight), Some(Phase::Draining))
+            // A shutdown waits for pending statements and calls, but not for writers.
+            (LifecycleStep::Close, Some(inflight), Some(Phase::Draining))
                 if relay.claim.is_none() && relay.renewal.is_none() && relay.calls.is_empty() =>
             {
                 inflight.enter(Phase::Closed);
                 inflight.give_back_waiting();
             }
-            (Life::Crash, Some(_), _) => self.crash(index),
-            (Life::Restart, Some(inflight), Some(Phase::Closed)) => {
-                if inflight.len() == 0 && relay.is_quiet() {
-                    self.left_in_good_order(index);
+            (LifecycleStep::Crash, Some(_), _) => self.crash(index),
+            (LifecycleStep::Restart, Some(inflight), Some(Phase::Closed)) => {
+                if inflight.len() == 0 && relay.is_idle() {
+                    self.check_shutdown(index);
                 } else {
                     self.crash(index);
                 }
                 self.restart(index);
             }
-            (Life::Restart, None, _) => self.restart(index),
+            (LifecycleStep::Restart, None, _) => self.restart(index),
             _ => return false,
         }
         true
@@ -263,42 +286,42 @@ impl World {
 
     fn restart(&mut self, index: usize) {
         self.owners += 1;
-        self.relays[index] = Relay::started(self.owners, self.clock());
+        self.relays[index] = Relay::new(self.owners, self.clock());
     }
 
-    /// The process is gone; the database may still do what it was asked for.
+    /// Ends the process without a shutdown; the database may still execute its statements.
     fn crash(&mut self, index: usize) {
-        self.ledger.disturbed = true;
+        self.ledger.redelivery_allowed = true;
         self.abandon_transaction(index);
         self.abandon_calls(index);
         let relay = std::mem::take(&mut self.relays[index]);
         let owner = relay.owner;
-        if let Some(Claim { request, answer: None, .. }) = relay.claim {
-            self.late.push(Late::Claim { owner, request });
+        if let Some(PendingClaim { request, claimed: None, .. }) = relay.claim {
+            self.late.push(LateStatement::Claim { owner, request });
         }
-        if let Some(Results { batch: results, applied: None, .. }) = relay.results {
-            self.late.push(Late::Results { owner, results });
+        if let Some(PendingSettlements { batch, applied: None, .. }) = relay.settlements {
+            self.late.push(LateStatement::Settlements { owner, settlements: batch });
         }
-        if let Some(Renewing { asked, answer: None, .. }) = relay.renewal {
-            self.late.push(Late::Renewal { owner, asked });
+        if let Some(PendingRenewal { requested, renewed: None, .. }) = relay.renewal {
+            self.late.push(LateStatement::Renewal { owner, requested });
         }
     }
 
-    /// No row stays claimed by a node that was shut down, unless an answer was lost on the way.
-    fn left_in_good_order(&mut self, index: usize) {
+    /// Checks that no row stays claimed by a node that was shut down, unless a response was lost.
+    fn check_shutdown(&mut self, index: usize) {
         let owner = Some(self.relays[index].owner);
         let left = self.table.rows.iter().find(|(_, row)| row.owner == owner);
-        let disturbed = self.ledger.disturbed || !self.late.is_empty();
-        if let (Some((row, _)), false) = (left, disturbed) {
+        let lost_response = self.ledger.redelivery_allowed || !self.late.is_empty();
+        if let (Some((row, _)), false) = (left, lost_response) {
             let row = *row;
-            self.ledger.fail(|| format!("row {row}: its owner was shut down and still has it"));
+            self.ledger.fail(|| format!("row {row}: still claimed by a node that was shut down"));
         }
     }
 }
 
-/// What the poller does with what it has claimed.
-fn take_in(inflight: &InFlight, claim: Claim) {
-    let Claims { rows, excess } = claim.answer.unwrap_or_default();
+/// Takes in claimed rows as the poller does.
+fn admit(inflight: &InFlight, claim: PendingClaim) {
+    let Claimed { rows, excess } = claim.claimed.unwrap_or_default();
     for (sequence, token) in excess {
         inflight.settle(sequence, token, Verdict::Released, claim.anchor);
     }

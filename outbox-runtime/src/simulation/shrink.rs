@@ -1,4 +1,4 @@
-//! A failing schedule made short, and told.
+//! Shortens a failing schedule, and prints it step by step.
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -7,29 +7,28 @@ use super::guards::Guards;
 use super::step::Step;
 use super::world::World;
 
-/// Runs a schedule, lets it settle, and gives what was wrong.
+/// Runs a schedule to its end, and returns the first violation.
 pub(super) fn violation(guards: Guards, steps: &[Step]) -> Option<String> {
     let mut world = World::new(guards, Instant::now());
     for step in steps {
-        world.take(*step);
-        if !world.sound() {
+        world.apply(*step);
+        if !world.is_valid() {
             return world.ledger.violation;
         }
     }
-    world.settle(&mut |world, step| world.take(step));
+    world.quiesce(&mut |world, step| world.apply(step));
     world.ledger.violation
 }
 
-/// What is wrong, whichever rows and numbers it is about.
-fn kind(violation: &str) -> String {
-    const ENOUGH: usize = 24;
-    violation.chars().filter(|letter| !letter.is_ascii_digit()).take(ENOUGH).collect()
+/// Returns the beginning of a violation without its numbers: the same for any row and any node.
+fn category(violation: &str) -> String {
+    const LENGTH: usize = 24;
+    violation.chars().filter(|letter| !letter.is_ascii_digit()).take(LENGTH).collect()
 }
 
-/// The fewest steps that still fail in the same way: leaves out as many at a time as it can, down to
-/// single ones.
-fn shrunk(guards: Guards, mut steps: Vec<Step>, wrong: &str) -> Vec<Step> {
-    let wrong = kind(wrong);
+/// Removes steps as long as the rest fails in the same way: many at a time first, then single ones.
+fn shrink(guards: Guards, mut steps: Vec<Step>, expected: &str) -> Vec<Step> {
+    let expected = category(expected);
     let mut size = steps.len() / 2;
     while size > 0 {
         let before = steps.len();
@@ -37,13 +36,13 @@ fn shrunk(guards: Guards, mut steps: Vec<Step>, wrong: &str) -> Vec<Step> {
         while from < steps.len() {
             let mut fewer = steps.clone();
             fewer.drain(from..(from + size).min(steps.len()));
-            if violation(guards, &fewer).is_some_and(|violation| kind(&violation) == wrong) {
+            if violation(guards, &fewer).is_some_and(|violation| category(&violation) == expected) {
                 steps = fewer;
             } else {
                 from += size;
             }
         }
-        // What could not be left out before may be superfluous now.
+        // A step that was needed before may be unnecessary now.
         if steps.len() == before || size > 1 {
             size /= 2;
         }
@@ -51,44 +50,44 @@ fn shrunk(guards: Guards, mut steps: Vec<Step>, wrong: &str) -> Vec<Step> {
     steps
 }
 
-/// What happened, a line for each step, with the rows that it has changed.
-fn tell(guards: Guards, steps: &[Step]) -> String {
-    let mut told = String::new();
+/// Describes a schedule: a line for each step, with the rows that it has changed.
+fn describe(guards: Guards, steps: &[Step]) -> String {
+    let mut text = String::new();
     let mut world = World::new(guards, Instant::now());
-    let mut take = |world: &mut World, step: Step| {
+    let mut apply = |world: &mut World, step: Step| {
         let before = world.table.rows.clone();
-        let taken = world.take(step);
-        if taken {
-            let _ = write!(told, "{:>8?}  {step}", world.elapsed());
+        let applied = world.apply(step);
+        if applied {
+            let _ = write!(text, "{:>8?}  {step}", world.elapsed());
             for (row, after) in &world.table.rows {
                 if before.get(row) != Some(after) {
-                    let _ = write!(told, "; row {row}: {after}");
+                    let _ = write!(text, "; row {row}: {after}");
                 }
             }
             for row in before.keys().filter(|row| !world.table.rows.contains_key(row)) {
-                let _ = write!(told, "; row {row}: gone");
+                let _ = write!(text, "; row {row}: deleted");
             }
-            told.push('\n');
+            text.push('\n');
         }
-        taken
+        applied
     };
     for step in steps {
-        if world.sound() {
-            take(&mut world, *step);
+        if world.is_valid() {
+            apply(&mut world, *step);
         }
     }
-    if world.sound() {
-        world.settle(&mut take);
+    if world.is_valid() {
+        world.quiesce(&mut apply);
     }
     let violation = world.ledger.violation.unwrap_or_default();
-    let _ = writeln!(told, "          ✗ {violation}");
-    told
+    let _ = writeln!(text, "          ✗ {violation}");
+    text
 }
 
-/// A failing schedule as people want to read it.
+/// Returns a violation with the shortest schedule that leads to it.
 pub(super) fn report(guards: Guards, steps: Vec<Step>, violation: &str) -> String {
     let all = steps.len();
-    let steps = shrunk(guards, steps, violation);
-    let told = tell(guards, &steps);
-    format!("{violation}\n{} of {all} steps are enough:\n{told}", steps.len())
+    let steps = shrink(guards, steps, violation);
+    let description = describe(guards, &steps);
+    format!("{violation}\n{} of {all} steps are enough:\n{description}", steps.len())
 }

@@ -1,57 +1,59 @@
-//! What can happen next. A step that makes no sense at its moment does nothing, so that any part of a
-//! schedule is a schedule.
+//! The steps of a schedule. A step that is not possible at its point of the schedule does nothing, so that any
+//! part of a schedule is a schedule.
 
 use std::fmt;
 use std::time::Duration;
 
-use super::{Kind, LEASE};
+use super::{EventKind, LEASE};
 
-/// The first number is that of the relay.
+/// A step of a schedule. The first number is the index of the relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Step {
-    Write(usize, Write),
-    Poll(usize, Exchange),
-    Record(usize, Exchange),
-    Renew(usize, Exchange),
-    /// A worker looks for work.
+    Write(usize, WriteStep),
+    Poll(usize, StatementStep),
+    Record(usize, StatementStep),
+    Renew(usize, StatementStep),
+    /// A worker looks for an event that it can start.
     Start(usize),
-    /// A call ends. The second number says which, of those that run.
+    /// A call ends. The second number is its index among the running calls.
     End(usize, usize, Ending),
-    /// The transaction of a call goes on.
-    Acknowledge(usize, usize, Ack),
-    /// What has been in hand for too long is given back.
-    Overdue(usize),
-    Life(usize, Life),
-    /// The database gets round to what a client has not waited for; or it never does.
-    Late(usize, Late),
+    /// The transaction of a call makes progress.
+    Acknowledge(usize, usize, AckStep),
+    /// Rows that have been queued for a whole lease are given back.
+    ReleaseOverdue(usize),
+    Lifecycle(usize, LifecycleStep),
+    /// The database deals with a statement whose client no longer waits.
+    Late(usize, LateStep),
     Replay(i64),
     Purge,
-    Pass(Span),
+    Advance(TimeSpan),
 }
 
-/// What a transaction of the application does.
+/// A step of an application's transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Write {
+pub(super) enum WriteStep {
     Begin,
-    /// A seat is asked for.
-    Reserve(Kind),
+    /// Asks for a permit for the next event.
+    Reserve(EventKind),
     Insert,
     Commit,
-    /// The commit is known, and the seats are taken.
+    /// The writer knows of the commit, and redeems its permits.
     Acknowledge,
     Rollback,
-    /// The commit was sent, and nobody knows what became of it.
+    /// The commit was sent, and its response is lost.
     Lose,
 }
 
-/// How a statement of the relay fares.
+/// A step of a statement of the relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Exchange {
+pub(super) enum StatementStep {
     Send,
     Execute,
-    /// The look at results that did not apply.
+    /// Reads the rows of settlements that were not applied.
     Reread,
-    Answer,
+    /// The relay receives the response.
+    Receive,
+    /// The response is lost.
     Lose,
 }
 
@@ -61,27 +63,29 @@ pub(super) enum Ending {
     Done,
     Failed,
     Permanent,
-    Later,
+    RetryAfter,
     Unreachable,
     Panicked,
     Cancelled,
-    /// There was no transaction to be had.
+    /// No transaction could be started for the call.
     Unavailable,
 }
 
-/// How the transaction of a call that is done fares.
+/// A step of the transaction of a call that has succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Ack {
+pub(super) enum AckStep {
     Send,
-    Mark,
+    Settle,
     Commit,
-    Answer,
+    /// The relay receives the response to the commit.
+    Receive,
+    /// The response is lost.
     Lose,
 }
 
-/// The life of a relay.
+/// A change in the life cycle of a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Life {
+pub(super) enum LifecycleStep {
     Pause,
     Resume,
     Drain,
@@ -90,26 +94,27 @@ pub(super) enum Life {
     Restart,
 }
 
+/// What the database does with a statement whose client no longer waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Late {
-    Happens,
-    Never,
+pub(super) enum LateStep {
+    Execute,
+    Discard,
 }
 
 /// How much time passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Span {
+pub(super) enum TimeSpan {
     Second,
-    Third,
+    ThirdOfLease,
     Lease,
 }
 
-impl Span {
+impl TimeSpan {
     pub(super) fn length(self) -> Duration {
         let second = Duration::from_secs(1);
         match self {
             Self::Second => second,
-            Self::Third => LEASE / 3 + second,
+            Self::ThirdOfLease => LEASE / 3 + second,
             Self::Lease => LEASE + second,
         }
     }
@@ -119,36 +124,38 @@ const NAMES: [char; 2] = ['A', 'B'];
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let said = |text: &dyn fmt::Debug| format!("{text:?}").to_lowercase();
-        let relay = |relay: &usize| NAMES[*relay];
+        let lower = |value: &dyn fmt::Debug| format!("{value:?}").to_lowercase();
+        let name = |relay: &usize| NAMES[*relay];
         match self {
-            Self::Write(r, write) => write!(f, "writer {}: {}", relay(r), said(write)),
-            Self::Poll(r, exchange) => write!(f, "relay {}: claim, {}", relay(r), said(exchange)),
-            Self::Record(r, exchange) => {
-                write!(f, "relay {}: results, {}", relay(r), said(exchange))
+            Self::Write(relay, step) => write!(f, "writer {}: {}", name(relay), lower(step)),
+            Self::Poll(relay, step) => write!(f, "relay {}: claim, {}", name(relay), lower(step)),
+            Self::Record(relay, step) => {
+                write!(f, "relay {}: settlements, {}", name(relay), lower(step))
             }
-            Self::Renew(r, exchange) => {
-                write!(f, "relay {}: renewal, {}", relay(r), said(exchange))
+            Self::Renew(relay, step) => {
+                write!(f, "relay {}: renewal, {}", name(relay), lower(step))
             }
-            Self::Start(r) => write!(f, "relay {}: a worker looks for work", relay(r)),
-            Self::End(r, call, ending) => {
-                write!(f, "relay {}: call {call} ends, {}", relay(r), said(ending))
+            Self::Start(relay) => write!(f, "relay {}: a worker looks for work", name(relay)),
+            Self::End(relay, call, ending) => {
+                write!(f, "relay {}: call {call} ends, {}", name(relay), lower(ending))
             }
-            Self::Acknowledge(r, call, ack) => {
-                write!(f, "relay {}: transaction of call {call}, {}", relay(r), said(ack))
+            Self::Acknowledge(relay, call, step) => {
+                write!(f, "relay {}: transaction of call {call}, {}", name(relay), lower(step))
             }
-            Self::Overdue(r) => write!(f, "relay {}: gives back what is overdue", relay(r)),
-            Self::Life(r, life) => write!(f, "relay {}: {}", relay(r), said(life)),
-            Self::Late(index, late) => write!(f, "late statement {index}: {}", said(late)),
+            Self::ReleaseOverdue(relay) => {
+                write!(f, "relay {}: gives back overdue rows", name(relay))
+            }
+            Self::Lifecycle(relay, step) => write!(f, "relay {}: {}", name(relay), lower(step)),
+            Self::Late(index, step) => write!(f, "late statement {index}: {}", lower(step)),
             Self::Replay(row) => write!(f, "replay of row {row}"),
             Self::Purge => f.write_str("purge"),
-            Self::Pass(span) => write!(f, "{:?} pass", span.length()),
+            Self::Advance(span) => write!(f, "{:?} pass", span.length()),
         }
     }
 }
 
 impl Step {
-    /// Whose step it is, if it is a relay's.
+    /// Returns the index of the relay that the step belongs to, if there is one.
     pub(super) fn relay(&self) -> Option<usize> {
         match self {
             Self::Write(relay, _)
@@ -158,13 +165,13 @@ impl Step {
             | Self::Start(relay)
             | Self::End(relay, ..)
             | Self::Acknowledge(relay, ..)
-            | Self::Overdue(relay)
-            | Self::Life(relay, _) => Some(*relay),
-            Self::Late(..) | Self::Replay(_) | Self::Purge | Self::Pass(_) => None,
+            | Self::ReleaseOverdue(relay)
+            | Self::Lifecycle(relay, _) => Some(*relay),
+            Self::Late(..) | Self::Replay(_) | Self::Purge | Self::Advance(_) => None,
         }
     }
 
-    /// What it is, whoever takes it.
+    /// Returns the step without its numbers, so that steps of both relays have the same name.
     pub(super) fn kind(&self) -> String {
         format!("{self:?}").replace(|letter: char| letter.is_ascii_digit(), "")
     }

@@ -1,5 +1,5 @@
-//! The table, in memory: what the statements of `store` do, row by row. That they do the same is shown
-//! by the model test of the store, with real databases.
+//! An in-memory model of the table, which does what the statements of `store` do, row by row. The model test of
+//! the store shows with real databases that they do the same.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -7,23 +7,24 @@ use std::time::Duration;
 
 use super::guards::Guards;
 use super::ledger::Ledger;
-use super::{BYTES, Kind, LEASE};
+use super::{BYTES, EventKind, LEASE, envelope};
 use crate::event::{Status, VerdictKind};
 use crate::store::{Claim, Renewal, Settlement};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Row {
-    pub(super) kind: Kind,
+    pub(super) kind: EventKind,
     pub(super) status: Status,
     pub(super) attempts: u32,
     pub(super) due: Duration,
     pub(super) owner: Option<u32>,
     pub(super) token: i64,
     pub(super) takeovers: u32,
-    pub(super) ended: Option<Duration>,
-    /// Its transaction has ended well. Until then nobody else sees it.
+    /// When it became DONE or DEAD.
+    pub(super) settled_at: Option<Duration>,
+    /// Whether its transaction is committed. Until then no other transaction sees the row.
     pub(super) committed: bool,
-    /// The transaction of a listener has marked it and is still open.
+    /// Whether the transaction of a listener has settled the row and is still open.
     pub(super) locked: bool,
 }
 
@@ -47,23 +48,24 @@ pub(super) struct Table {
     next: i64,
 }
 
-/// What a claim asks for.
+/// The parameters of a claim.
 #[derive(Debug, Clone)]
-pub(super) struct Request {
-    /// For each kind, whether it is wanted.
-    pub(super) kinds: [bool; Kind::ALL.len()],
+pub(super) struct ClaimRequest {
+    /// For each kind, whether its events are claimed.
+    pub(super) kinds: [bool; EventKind::ALL.len()],
     pub(super) rows: usize,
     pub(super) bytes: usize,
 }
 
-/// What a claim has brought.
+/// The rows of a claim.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Claims {
-    pub(super) rows: Vec<(Claim, Kind)>,
+pub(super) struct Claimed {
+    pub(super) rows: Vec<(Claim, EventKind)>,
+    /// The sequence and the token of each row that exceeds the byte limit.
     pub(super) excess: Vec<(i64, i64)>,
 }
 
-/// The age at which a row that is done is purged.
+/// The age at which a DONE row is purged.
 const RETENTION: Duration = Duration::from_secs(10);
 
 impl Table {
@@ -71,11 +73,16 @@ impl Table {
         Self { rows: BTreeMap::new(), now: Duration::ZERO, guards, next: 1 }
     }
 
-    /// Inserts a row; one that has a seat is claimed by the owner of the seat.
-    pub(super) fn insert(&mut self, kind: Kind, seated: Option<u32>, ledger: &mut Ledger) -> i64 {
+    /// Inserts a row. A row with a permit is claimed by the owner of the permit.
+    pub(super) fn insert(
+        &mut self,
+        kind: EventKind,
+        permit_owner: Option<u32>,
+        ledger: &mut Ledger,
+    ) -> i64 {
         let sequence = self.next;
         self.next += 1;
-        let owner = seated.filter(|_| self.guards.born_claimed);
+        let owner = permit_owner.filter(|_| self.guards.inserted_claimed);
         let row = Row {
             kind,
             status: Status::New,
@@ -84,7 +91,7 @@ impl Table {
             owner,
             token: i64::from(owner.is_some()),
             takeovers: 0,
-            ended: None,
+            settled_at: None,
             committed: false,
             locked: false,
         };
@@ -93,10 +100,10 @@ impl Table {
         sequence
     }
 
-    /// A transaction ends.
-    pub(super) fn end(&mut self, rows: &[i64], committed: bool, ledger: &mut Ledger) {
+    /// Commits or rolls back the transaction that has inserted some rows.
+    pub(super) fn end_transaction(&mut self, rows: &[i64], commit: bool, ledger: &mut Ledger) {
         for sequence in rows {
-            if committed {
+            if commit {
                 if let Some(row) = self.rows.get_mut(sequence) {
                     row.committed = true;
                 }
@@ -107,20 +114,25 @@ impl Table {
         }
     }
 
-    /// Claims what is due, passing over what is locked. The quotas of new and retried rows are left
-    /// out: both come in the order in which they are due.
-    pub(super) fn claim(&mut self, owner: u32, request: &Request, ledger: &mut Ledger) -> Claims {
+    /// Claims due rows and skips locked ones. The model has no quotas for new and retried rows: both are claimed
+    /// in the order in which they are due.
+    pub(super) fn claim(
+        &mut self,
+        owner: u32,
+        request: &ClaimRequest,
+        ledger: &mut Ledger,
+    ) -> Claimed {
         let now = self.now;
-        let any = !self.guards.due;
+        let any_time = !self.guards.due;
         let mut due: Vec<(Duration, i64)> = self
             .rows
             .iter()
             .filter(|(_, row)| request.kinds[row.kind as usize] && row.committed && !row.locked)
-            .filter(|(_, row)| !row.status.is_terminal() && (row.due <= now || any))
+            .filter(|(_, row)| !row.status.is_terminal() && (row.due <= now || any_time))
             .map(|(sequence, row)| (row.due, *sequence))
             .collect();
         due.sort_unstable();
-        let (mut claims, mut used) = (Claims::default(), 0);
+        let (mut claimed, mut used) = (Claimed::default(), 0);
         for (_, sequence) in due.into_iter().take(request.rows) {
             let Some(row) = self.rows.get_mut(&sequence) else { continue };
             let taken_over = row.owner.is_some_and(|last| last != owner);
@@ -128,37 +140,38 @@ impl Table {
             row.due = now + LEASE;
             row.token += 1;
             ledger.claimed(sequence, row, taken_over);
-            if used + BYTES > request.bytes && !claims.rows.is_empty() {
-                claims.excess.push((sequence, row.token));
+            if used + BYTES > request.bytes && !claimed.rows.is_empty() {
+                claimed.excess.push((sequence, row.token));
                 continue;
             }
             used += BYTES;
-            let claimed = Claim {
+            let claim = Claim {
                 sequence,
                 token: row.token,
                 attempts: row.attempts,
                 taken_over,
                 takeovers: row.takeovers,
                 status: row.status,
-                envelope: Kind::event(),
+                envelope: envelope(),
             };
-            claims.rows.push((claimed, row.kind));
+            claimed.rows.push((claim, row.kind));
         }
-        claims
+        claimed
     }
 
+    /// Renews leases, and returns the sequences of the rows that were renewed.
     pub(super) fn renew(
         &mut self,
         owner: u32,
-        asked: &[Renewal],
+        requested: &[Renewal],
         ledger: &mut Ledger,
     ) -> HashSet<i64> {
         let mut renewed = HashSet::new();
-        for Renewal { sequence, token, takeovers } in asked {
+        for Renewal { sequence, token, takeovers } in requested {
             let fenced = self.guards.renewal;
             let Some(row) = self.rows.get_mut(sequence) else { continue };
-            let ours = (row.token == *token && row.owner == Some(owner)) || !fenced;
-            if ours && row.committed && !row.locked && !row.status.is_terminal() {
+            let is_owner = (row.token == *token && row.owner == Some(owner)) || !fenced;
+            if is_owner && row.committed && !row.locked && !row.status.is_terminal() {
                 row.due = self.now + LEASE;
                 row.takeovers = row.takeovers.max(*takeovers);
                 ledger.renewed(*sequence, owner, *token, row.takeovers);
@@ -168,59 +181,66 @@ impl Table {
         renewed
     }
 
-    /// Whether a statement on these rows would have to wait.
-    pub(super) fn is_locked(&self, results: &[Settlement]) -> bool {
-        results.iter().any(|finish| self.rows.get(&finish.sequence).is_some_and(|row| row.locked))
+    /// Returns whether a statement on these rows would have to wait.
+    pub(super) fn is_locked(&self, settlements: &[Settlement]) -> bool {
+        let row = |settlement: &Settlement| self.rows.get(&settlement.sequence);
+        settlements.iter().any(|settlement| row(settlement).is_some_and(|row| row.locked))
     }
 
-    /// Records results; gives how many applied.
-    pub(super) fn finish(
+    /// Applies settlements, and returns how many of them applied.
+    pub(super) fn settle_all(
         &mut self,
         owner: u32,
-        results: &[Settlement],
+        settlements: &[Settlement],
         ledger: &mut Ledger,
     ) -> usize {
-        results.iter().filter(|finish| self.mark(owner, finish, ledger)).count()
+        settlements.iter().filter(|settlement| self.settle(owner, settlement, ledger)).count()
     }
 
-    /// Whether a mark would apply.
-    pub(super) fn matches(&self, owner: u32, finish: &Settlement) -> bool {
+    /// Returns whether a settlement would apply.
+    pub(super) fn can_settle(&self, owner: u32, settlement: &Settlement) -> bool {
         let Guards { token, owner: owners, terminal, .. } = self.guards;
-        self.rows.get(&finish.sequence).is_some_and(|row| {
+        self.rows.get(&settlement.sequence).is_some_and(|row| {
             row.committed
-                && (row.token == finish.token || !token)
+                && (row.token == settlement.token || !token)
                 && (row.owner == Some(owner) || !owners)
                 && (!row.status.is_terminal() || !terminal)
         })
     }
 
-    pub(super) fn mark(&mut self, owner: u32, finish: &Settlement, ledger: &mut Ledger) -> bool {
-        if !self.matches(owner, finish) {
+    /// Applies a settlement, and returns whether it applied.
+    pub(super) fn settle(
+        &mut self,
+        owner: u32,
+        settlement: &Settlement,
+        ledger: &mut Ledger,
+    ) -> bool {
+        if !self.can_settle(owner, settlement) {
             return false;
         }
-        let (now, by_value) = (self.now, self.guards.attempts_by_value);
-        let Some(row) = self.rows.get_mut(&finish.sequence) else { return false };
+        let (now, absolute) = (self.now, self.guards.absolute_attempts);
+        let Some(row) = self.rows.get_mut(&settlement.sequence) else { return false };
         let before = row.clone();
-        let (verdict, kind) = (&finish.verdict, finish.verdict.kind());
-        // Without its guard the statement would write the status over anything.
+        let (verdict, kind) = (&settlement.verdict, settlement.verdict.kind());
+        // Without the guard for terminal rows the statement overwrites any status.
         row.status = row.status.after(kind).or(Status::New.after(kind)).unwrap_or(row.status);
         row.attempts = match verdict.attempts() {
-            Some(_) if !by_value && kind == VerdictKind::Retry => row.attempts + 1,
+            Some(_) if !absolute && kind == VerdictKind::Retry => row.attempts + 1,
             Some(attempts) => attempts,
             None => row.attempts,
         };
         if row.status.is_terminal() {
-            row.ended = Some(now);
+            row.settled_at = Some(now);
         } else {
             row.due = now + verdict.delay().unwrap_or_default();
         }
         row.takeovers = kind.takeovers_after(row.takeovers);
         row.owner = None;
-        ledger.marked(finish, owner, &before, row);
+        ledger.settled(settlement, owner, &before, row);
         true
     }
 
-    /// The transaction of a listener marks its row, to be seen when it ends.
+    /// Locks a row that the transaction of a listener has settled; others see that after its commit.
     pub(super) fn lock(&mut self, sequence: i64) {
         if let Some(row) = self.rows.get_mut(&sequence) {
             row.locked = true;
@@ -233,30 +253,31 @@ impl Table {
         }
     }
 
-    /// Looks again at a batch of which not every result applied.
-    pub(super) fn stale(&self, results: &[Settlement]) -> Vec<i64> {
-        let own = |finish: &&Settlement| {
-            let row = self.rows.get(&finish.sequence);
-            row.is_some_and(|row| row.owner.is_none() && row.token == finish.token)
+    /// Returns which settlements of a batch are stale, if not all of them applied. A row without an owner that
+    /// still has the token was settled by an earlier statement with the same batch.
+    pub(super) fn stale(&self, settlements: &[Settlement]) -> Vec<i64> {
+        let is_stale = |settlement: &&Settlement| {
+            let row = self.rows.get(&settlement.sequence);
+            !row.is_some_and(|row| row.owner.is_none() && row.token == settlement.token)
         };
-        results.iter().filter(|finish| !own(finish)).map(|finish| finish.sequence).collect()
+        settlements.iter().filter(is_stale).map(|settlement| settlement.sequence).collect()
     }
 
     pub(super) fn replay(&mut self, sequence: i64, ledger: &mut Ledger) -> bool {
-        let (now, raise) = (self.now, i64::from(self.guards.replay_token));
+        let (now, token_step) = (self.now, i64::from(self.guards.replay_token));
         let Some(row) = self.rows.get_mut(&sequence) else { return false };
         let Some(status) = row.status.replayed() else { return false };
         row.status = status;
         (row.attempts, row.takeovers, row.due) = (0, 0, now);
-        (row.ended, row.owner) = (None, None);
-        row.token += raise;
+        (row.settled_at, row.owner) = (None, None);
+        row.token += token_step;
         ledger.replayed(sequence);
         true
     }
 
     pub(super) fn purge(&mut self) -> bool {
         let (before, now) = (self.rows.len(), self.now);
-        let old = |row: &Row| row.ended.is_some_and(|ended| ended + RETENTION < now);
+        let old = |row: &Row| row.settled_at.is_some_and(|at| at + RETENTION < now);
         self.rows.retain(|_, row| row.status != Status::Done || row.locked || !old(row));
         self.rows.len() < before
     }

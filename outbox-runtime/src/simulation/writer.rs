@@ -1,15 +1,15 @@
 //! The transactions of a process that writes events.
 
-use super::late::Late;
-use super::step::Write;
+use super::late::LateStatement;
+use super::step::WriteStep;
 use super::world::World;
-use super::{BYTES, Kind};
+use super::{BYTES, EventKind, envelope};
 use crate::event::Verdict;
 use crate::inflight::{Permit, Redeemed};
 use crate::listener::ListenerId;
 use crate::store::Settlement;
 
-/// The most events of one transaction.
+/// The maximum number of events in one transaction.
 const EVENTS: usize = 2;
 
 #[derive(Debug, Default)]
@@ -19,8 +19,8 @@ pub(super) struct Writer {
 
 #[derive(Debug, Default)]
 struct Transaction {
-    /// What is about to be inserted.
-    next: Option<(Kind, Option<Permit>)>,
+    /// The event to be inserted next.
+    next: Option<(EventKind, Option<Permit>)>,
     inserted: Vec<Inserted>,
     committed: bool,
 }
@@ -28,7 +28,7 @@ struct Transaction {
 #[derive(Debug)]
 struct Inserted {
     sequence: i64,
-    kind: Kind,
+    kind: EventKind,
     permit: Option<Permit>,
 }
 
@@ -38,7 +38,7 @@ impl Transaction {
     }
 }
 
-/// How far a transaction has come.
+/// The progress of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     Idle,
@@ -59,20 +59,20 @@ impl Writer {
         self.open.is_none()
     }
 
-    /// Its transaction, in words.
-    pub(super) fn portrait(&self) -> String {
+    /// Returns a text that differs whenever the state of the transaction does.
+    pub(super) fn snapshot(&self) -> String {
         let Some(open) = &self.open else { return String::new() };
-        let permitted = |permit: &Option<Permit>| permit.is_some();
-        let next = open.next.as_ref().map(|(kind, permit)| (kind, permitted(permit)));
+        let has_permit = |permit: &Option<Permit>| permit.is_some();
+        let next = open.next.as_ref().map(|(kind, permit)| (kind, has_permit(permit)));
         let inserted: Vec<_> = open
             .inserted
             .iter()
-            .map(|inserted| (inserted.sequence, permitted(&inserted.permit)))
+            .map(|inserted| (inserted.sequence, has_permit(&inserted.permit)))
             .collect();
         format!("{next:?} {inserted:?} {}", open.committed)
     }
 
-    /// The listener of each permit that waits for its row, and its bytes.
+    /// Returns the listener and the bytes of each permit that is not redeemed.
     pub(super) fn permits(&self) -> Vec<(Option<ListenerId>, usize)> {
         let Some(open) = &self.open else { return Vec::new() };
         let next = open.next.iter().map(|(kind, permit)| (kind, permit));
@@ -83,19 +83,19 @@ impl Writer {
 }
 
 impl World {
-    pub(super) fn write(&mut self, relay: usize, write: Write) -> bool {
+    pub(super) fn write(&mut self, relay: usize, step: WriteStep) -> bool {
         let (owner, inflight) = (self.relays[relay].owner, self.relays[relay].inflight.clone());
         let Some(inflight) = inflight else { return false };
         let writer = &mut self.relays[relay].writer;
         let Some(open) = &mut writer.open else {
-            if write == Write::Begin {
+            if step == WriteStep::Begin {
                 writer.open = Some(Transaction::default());
             }
-            return write == Write::Begin;
+            return step == WriteStep::Begin;
         };
-        match write {
-            Write::Begin => return false,
-            Write::Reserve(kind) => {
+        match step {
+            WriteStep::Begin => return false,
+            WriteStep::Reserve(kind) => {
                 if open.next.is_some() || open.committed || open.inserted.len() >= EVENTS {
                     return false;
                 }
@@ -103,63 +103,63 @@ impl World {
                 let permit = inflight.reserve(BYTES, kind.listener(), permits.count()).ok();
                 open.next = Some((kind, permit));
             }
-            Write::Insert => {
+            WriteStep::Insert => {
                 let Some((kind, mut permit)) = open.next.take() else { return false };
-                let permitted = permit.as_ref().map(|_| owner);
-                let sequence = self.table.insert(kind, permitted, &mut self.ledger);
-                if !self.table.guards.after_commit
+                let permit_owner = permit.as_ref().map(|_| owner);
+                let sequence = self.table.insert(kind, permit_owner, &mut self.ledger);
+                if !self.table.guards.redeemed_after_commit
                     && let Some(permit) = permit.take()
                 {
-                    let _ = permit.redeem(sequence, Kind::event());
+                    let _ = permit.redeem(sequence, envelope());
                 }
                 open.inserted.push(Inserted { sequence, kind, permit });
             }
-            Write::Commit => {
+            WriteStep::Commit => {
                 if open.next.is_some() || open.committed || open.inserted.is_empty() {
                     return false;
                 }
                 open.committed = true;
-                self.table.end(&open.rows(), true, &mut self.ledger);
+                self.table.end_transaction(&open.rows(), true, &mut self.ledger);
             }
-            Write::Acknowledge => {
+            WriteStep::Acknowledge => {
                 let Some(open) = writer.open.take_if(|open| open.committed) else { return false };
                 let permitted = open
                     .inserted
                     .into_iter()
                     .filter_map(|inserted| Some((inserted.sequence, inserted.permit?)));
-                let late: Vec<Settlement> = permitted
+                let settlements: Vec<Settlement> = permitted
                     .filter_map(|(sequence, permit)| {
-                        let redeemed = permit.redeem(sequence, Kind::event());
+                        let redeemed = permit.redeem(sequence, envelope());
                         let verdict = Verdict::Released;
-                        let late = Settlement { sequence, token: 1, verdict };
-                        (redeemed == Redeemed::Closed).then_some(late)
+                        let settlement = Settlement { sequence, token: 1, verdict };
+                        (redeemed == Redeemed::Closed).then_some(settlement)
                     })
                     .collect();
-                if !late.is_empty() {
-                    self.late.push(Late::Results { owner, results: late });
+                if !settlements.is_empty() {
+                    self.late.push(LateStatement::Settlements { owner, settlements });
                 }
             }
-            Write::Rollback => {
+            WriteStep::Rollback => {
                 let Some(open) = writer.open.take_if(|open| !open.committed) else { return false };
-                self.table.end(&open.rows(), false, &mut self.ledger);
+                self.table.end_transaction(&open.rows(), false, &mut self.ledger);
             }
-            Write::Lose => {
+            WriteStep::Lose => {
                 if open.inserted.is_empty() {
                     return false;
                 }
-                self.ledger.disturbed = true;
+                self.ledger.redelivery_allowed = true;
                 self.abandon_transaction(relay);
             }
         }
         true
     }
 
-    /// The client of a transaction is gone, or no longer waits for its commit.
+    /// Stops waiting for the end of an open transaction; the database may still commit it.
     pub(super) fn abandon_transaction(&mut self, relay: usize) {
         if let Some(open) = self.relays[relay].writer.open.take()
             && !open.committed
         {
-            self.late.push(Late::Commit { rows: open.rows() });
+            self.late.push(LateStatement::Commit { rows: open.rows() });
         }
     }
 }

@@ -1,11 +1,11 @@
-//! The calls of listeners, and the transactions of those that have one.
+//! Calls of listeners, and the transactions of listeners with `in_tx`.
 
 use std::time::Duration;
 
-use super::late::Late;
-use super::step::{Ack, Ending};
+use super::late::LateStatement;
+use super::step::{AckStep, Ending};
 use super::world::World;
-use super::{Kind, LIMITS, MAX_ATTEMPTS, Steady};
+use super::{EventKind, LIMITS, LinearBackoff, MAX_ATTEMPTS};
 use crate::dispatch::decide::{CallResult, Circumstances, decide};
 use crate::event::Verdict;
 use crate::inflight::{BreakerChange, Phase, QueuedEvent};
@@ -13,37 +13,38 @@ use crate::listener::{ListenerError, Outcome};
 use crate::retry::RetryPolicy;
 use crate::store::Settlement;
 
-/// A listener at work.
+/// A running call of a listener.
 #[derive(Debug)]
 pub(super) struct Call {
     event: QueuedEvent,
-    kind: Kind,
-    /// It is done, and its transaction is being ended.
-    ack: Option<Acknowledging>,
+    kind: EventKind,
+    /// Present if the listener has succeeded and its transaction is being committed.
+    ack: Option<Acknowledgement>,
 }
 
+/// The end of the transaction of a call that has succeeded.
 #[derive(Debug)]
-struct Acknowledging {
-    finish: Settlement,
+struct Acknowledgement {
+    settlement: Settlement,
     stage: Stage,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Sent,
-    Marked,
+    Settled,
     Committed,
 }
 
 impl Call {
-    /// What comes next in its transaction, if it has one.
-    pub(super) fn next(&self) -> Option<Ack> {
+    /// Returns the next step of its transaction, if it has one.
+    pub(super) fn next(&self) -> Option<AckStep> {
         let stage = self.ack.as_ref().map(|ack| ack.stage);
         self.kind.in_tx().then_some(match stage {
-            None => Ack::Send,
-            Some(Stage::Sent) => Ack::Mark,
-            Some(Stage::Marked) => Ack::Commit,
-            Some(Stage::Committed) => Ack::Answer,
+            None => AckStep::Send,
+            Some(Stage::Sent) => AckStep::Settle,
+            Some(Stage::Settled) => AckStep::Commit,
+            Some(Stage::Committed) => AckStep::Receive,
         })
     }
 }
@@ -52,26 +53,26 @@ impl World {
     pub(super) fn start(&mut self, index: usize) -> bool {
         let relay = &mut self.relays[index];
         let Some(inflight) = &relay.inflight else { return false };
-        let waiting = inflight.waiting();
-        if relay.calls.len() >= LIMITS.workers || waiting == 0 {
+        let queued = inflight.queue_len();
+        if relay.calls.len() >= LIMITS.workers || queued == 0 {
             return false;
         }
-        let halted = inflight.halted();
+        let halted = inflight.halted_listeners();
         let Some(event) = inflight.try_next() else {
-            if let Some(row) = inflight.idles() {
-                self.ledger.fail(|| format!("row {row}: it waits although it could begin"));
+            if let Some(row) = inflight.parked_without_reason() {
+                self.ledger.fail(|| format!("row {row}: waits although it could start"));
             }
-            return inflight.waiting() < waiting;
+            return inflight.queue_len() < queued;
         };
         let row = event.sequence;
         if relay.calls.iter().any(|call| call.event.sequence == row) {
-            self.ledger.fail(|| format!("row {row}: begun while it runs on the same node"));
+            self.ledger.fail(|| format!("row {row}: started while it is running on the same node"));
         }
         if event.listener.is_some_and(|id| halted[id.index()]) {
-            self.ledger.fail(|| format!("row {row}: begun although its listener is halted"));
+            self.ledger.fail(|| format!("row {row}: started although its listener is halted"));
         }
-        self.ledger.started(row, relay.owner, inflight.token(&event), &self.table);
-        let kind = event.listener.map_or(Kind::Unroutable, |id| Kind::ALL[id.index()]);
+        self.ledger.call_started(row, relay.owner, inflight.token(&event), &self.table);
+        let kind = event.listener.map_or(EventKind::Unroutable, |id| EventKind::ALL[id.index()]);
         relay.calls.push(Call { event, kind, ack: None });
         true
     }
@@ -83,73 +84,78 @@ impl World {
         let stopping = matches!(inflight.phase(), Phase::Draining | Phase::Closed);
         let error = || ListenerError::from("it failed");
         let result = match ending {
-            // Its transaction must end first.
+            // It ends when its transaction does.
             Ending::Done if kind.in_tx() => return false,
             Ending::Done => CallResult::Answered(Ok(Outcome::Done)),
             Ending::Failed => CallResult::Answered(Err(error())),
             Ending::Permanent => CallResult::Answered(Err(ListenerError::permanent("it failed"))),
-            Ending::Later => CallResult::Answered(Ok(Outcome::RetryAfter(Duration::from_secs(1)))),
+            Ending::RetryAfter => {
+                CallResult::Answered(Ok(Outcome::RetryAfter(Duration::from_secs(1))))
+            }
             Ending::Unreachable => {
-                CallResult::Answered(Err(ListenerError::unreachable("it is away")))
+                CallResult::Answered(Err(ListenerError::unreachable("no connection")))
             }
             Ending::Panicked => CallResult::Panicked,
             Ending::Cancelled if stopping => CallResult::Cancelled,
             Ending::Unavailable if kind.in_tx() => CallResult::Unavailable(error()),
             Ending::Cancelled | Ending::Unavailable => return false,
         };
-        if *kind == Kind::Unroutable {
+        if *kind == EventKind::Unroutable {
             let error = "no listener".to_owned();
             self.decide(index, call, CallResult::Unroutable { error });
             return true;
         }
         match ending {
-            Ending::Done => self.ledger.done(event.sequence),
+            Ending::Done => self.ledger.call_succeeded(event.sequence),
             Ending::Failed | Ending::Permanent | Ending::Panicked => {
-                self.ledger.failed(event.sequence);
+                self.ledger.call_failed(event.sequence);
             }
-            Ending::Later | Ending::Unreachable | Ending::Cancelled | Ending::Unavailable => {}
+            Ending::RetryAfter | Ending::Unreachable | Ending::Cancelled | Ending::Unavailable => {}
         }
         self.decide(index, call, result);
         true
     }
 
-    pub(super) fn acknowledge(&mut self, index: usize, call: usize, ack: Ack) -> bool {
+    pub(super) fn acknowledge(&mut self, index: usize, call: usize, step: AckStep) -> bool {
         let relay = &mut self.relays[index];
         let owner = relay.owner;
         let Some(inflight) = &relay.inflight else { return false };
         let Some(running) = relay.calls.get_mut(call) else { return false };
         let sequence = running.event.sequence;
-        match (ack, &mut running.ack) {
-            (Ack::Send, None) if running.kind.in_tx() => {
-                self.ledger.done(sequence);
+        match (step, &mut running.ack) {
+            (AckStep::Send, None) if running.kind.in_tx() => {
+                self.ledger.call_succeeded(sequence);
                 let Some(token) = inflight.token(&running.event) else {
                     self.decide(index, call, CallResult::Overtaken);
                     return true;
                 };
-                let finish = Settlement { sequence, token, verdict: Verdict::Done };
-                running.ack = Some(Acknowledging { finish, stage: Stage::Sent });
+                let settlement = Settlement { sequence, token, verdict: Verdict::Done };
+                running.ack = Some(Acknowledgement { settlement, stage: Stage::Sent });
             }
-            (Ack::Mark, Some(Acknowledging { finish, stage: stage @ Stage::Sent })) => {
-                if self.table.is_locked(std::slice::from_ref(finish)) {
+            (AckStep::Settle, Some(Acknowledgement { settlement, stage: stage @ Stage::Sent })) => {
+                if self.table.is_locked(std::slice::from_ref(settlement)) {
                     return false;
                 }
-                if !self.table.matches(owner, finish) {
+                if !self.table.can_settle(owner, settlement) {
                     self.decide(index, call, CallResult::Overtaken);
                     return true;
                 }
                 self.table.lock(sequence);
-                *stage = Stage::Marked;
+                *stage = Stage::Settled;
             }
-            (Ack::Commit, Some(Acknowledging { finish, stage: stage @ Stage::Marked })) => {
+            (
+                AckStep::Commit,
+                Some(Acknowledgement { settlement, stage: stage @ Stage::Settled }),
+            ) => {
                 *stage = Stage::Committed;
-                self.table.mark(owner, finish, &mut self.ledger);
+                self.table.settle(owner, settlement, &mut self.ledger);
                 self.table.unlock(sequence);
             }
-            (Ack::Answer, Some(Acknowledging { stage: Stage::Committed, .. })) => {
+            (AckStep::Receive, Some(Acknowledgement { stage: Stage::Committed, .. })) => {
                 self.decide(index, call, CallResult::Settled);
             }
-            (Ack::Lose, Some(_)) => {
-                self.ledger.disturbed = true;
+            (AckStep::Lose, Some(_)) => {
+                self.ledger.redelivery_allowed = true;
                 self.abandon_acknowledgement(index, call);
                 self.decide(index, call, CallResult::Unknown);
             }
@@ -158,13 +164,13 @@ impl World {
         true
     }
 
-    /// Whoever waited for the end of a listener's transaction does so no longer. If it has not marked its
-    /// row, it is undone; if it has, it may be committed yet.
+    /// Stops waiting for the end of a listener's transaction. If the transaction has not settled its row, it is
+    /// rolled back; if it has, it may still be committed.
     fn abandon_acknowledgement(&mut self, index: usize, call: usize) {
         let relay = &mut self.relays[index];
         let ack = relay.calls.get_mut(call).and_then(|call| call.ack.take());
-        if let Some(Acknowledging { finish, stage: Stage::Marked }) = ack {
-            self.late.push(Late::Acknowledgement { owner: relay.owner, finish });
+        if let Some(Acknowledgement { settlement, stage: Stage::Settled }) = ack {
+            self.late.push(LateStatement::Acknowledgement { owner: relay.owner, settlement });
         }
     }
 
@@ -177,11 +183,12 @@ impl World {
         let relay = &mut self.relays[index];
         let Call { event, .. } = relay.calls.remove(call);
         let Some(inflight) = &relay.inflight else { return };
-        let pause = |failures| Steady.delay(failures);
+        let pause = |failures| LinearBackoff.delay(failures);
         let breaker = result.unreachable().map(|_| inflight.unreachable(&event, pause));
         let breaker_pause = breaker.map_or(Duration::ZERO, |(_, delay)| delay);
         let (attempts, max_attempts) = (event.attempts, MAX_ATTEMPTS);
-        let circumstances = Circumstances { attempts, max_attempts, retry: &Steady, breaker_pause };
+        let circumstances =
+            Circumstances { attempts, max_attempts, retry: &LinearBackoff, breaker_pause };
         match (decide(&result, &circumstances), result) {
             (_, CallResult::Settled) => drop(inflight.settled_in_tx(&event)),
             (Some(verdict), _) => drop(inflight.finish(&event, verdict)),
