@@ -1,11 +1,40 @@
 use std::time::SystemTime;
 
 use super::batch::Arg;
+use super::columns::{self, Column, RowReader, ints};
 use super::row::{self, limit_of_time, micros};
 use super::skip_locked::keys;
 use super::{Backend, Fingerprint, Store, Undecodable};
 use crate::Error;
 use crate::event::{EventEnvelope, Status};
+
+/// Filters are optional: an argument that is NULL lets every row pass.
+pub(super) const FILTER: &str = "\
+    status = 3 \
+    AND (event_type = COALESCE($1, event_type)) \
+    AND (COALESCE(aggregate_type, '__GLOBAL__') = COALESCE($2, aggregate_type, '__GLOBAL__')) \
+    AND (COALESCE(aggregate_id, '') = COALESCE($3, aggregate_id, '')) \
+    AND (COALESCE(tenant_id, '') = COALESCE($4, tenant_id, '')) \
+    AND COALESCE(created_at >= {time:$5}, true) AND COALESCE(created_at < {time:$6}, true)";
+
+pub(super) const QUERY: &str = "\
+    SELECT {dead_columns} FROM {table} AS entry {by:dead} \
+    WHERE {filter} AND entry.sequence > $7 ORDER BY entry.sequence LIMIT $8";
+
+pub(super) const ONE: &str = "\
+    SELECT {dead_columns} FROM {table} AS entry \
+    WHERE event_id = $1 AND status = 3";
+
+pub(super) const COUNT: &str = "SELECT {int:COUNT(*)} FROM {table} {by:dead} WHERE {filter}";
+
+/// Without those that have died between a time and now.
+pub(super) const KEYS: &str = "\
+    SELECT {dead_key_columns} FROM {table} AS entry {by:dead} \
+    WHERE {filter} AND sequence > $7 AND COALESCE(done_at <= {time:$8} OR done_at > {now}, true) \
+    ORDER BY sequence LIMIT $9";
+
+pub(super) const STATUS: &str =
+    "SELECT {int:sequence}, {int:status} FROM {table} WHERE event_id = $1";
 
 /// Which dead events are meant; what is not said lets every one pass.
 #[derive(Debug, Clone, Default)]
@@ -116,11 +145,10 @@ impl<DB: Backend> Store<DB> {
     pub(crate) async fn status_of(&self, event_id: &str) -> Result<Option<(i64, Status)>, Error> {
         let doing = "looking for an event";
         let rows = self.rows(doing, self.sql.status_of.clone(), vec![event_id.into()]).await?;
-        let int = |row, column| DB::int(row, column).ok().flatten();
-        Ok(rows.first().and_then(|row| {
-            let status = int(row, 1).and_then(|code| i16::try_from(code).ok());
-            // A status that nobody knows is nobody's to change.
-            Some((int(row, 0)?, status.and_then(Status::from_code)?))
+        Ok(rows.first().map(ints::<DB, 2>).and_then(|[sequence, status]| {
+            // A row with an unknown status is not changed.
+            let status = Status::from_code(i16::try_from(status?).ok()?)?;
+            Some((sequence?, status))
         }))
     }
 
@@ -134,17 +162,7 @@ impl<DB: Backend> Store<DB> {
     ) -> Result<Vec<DeadKey>, Error> {
         let args = filter.and(&[after, micros(since), limit.into()]);
         let rows = self.rows("looking for dead events", self.sql.dead_keys.clone(), args).await?;
-        let text = |row, column| DB::text(row, column).ok().flatten();
-        Ok(rows
-            .iter()
-            .map(|row| DeadKey {
-                sequence: DB::int(row, 0).ok().flatten().unwrap_or_default(),
-                event_id: text(row, 1).unwrap_or_default(),
-                event_type: text(row, 2).unwrap_or_default(),
-                last_error: text(row, 3),
-                died_at: DB::int(row, 4).ok().flatten().and_then(row::time),
-            })
-            .collect())
+        Ok(rows.iter().map(dead_key::<DB>).collect())
     }
 
     /// Makes those of these rows that are dead new again; gives how many.
@@ -158,17 +176,28 @@ impl<DB: Backend> Store<DB> {
     }
 }
 
-fn dead_event<DB: Backend>(found: &DB::Row) -> DeadEvent {
-    let int = |column| DB::int(found, column).ok().flatten();
-    let text = |column| DB::text(found, column).ok().flatten();
+fn dead_event<DB: Backend>(row: &DB::Row) -> DeadEvent {
+    let row = RowReader::<DB>::new(row, &columns::DEAD);
+    let attempts = row.int(Column::Attempts).and_then(|attempts| attempts.try_into().ok());
     DeadEvent {
-        sequence: int(0).unwrap_or_default(),
-        event_id: text(1).unwrap_or_default(),
-        event_type: text(2).unwrap_or_default(),
-        attempts: int(9).and_then(|attempts| attempts.try_into().ok()).unwrap_or_default(),
-        last_error: text(row::WIDTH),
-        died_at: int(row::WIDTH + 1).and_then(row::time),
-        // Its row has no due time any more: the last claim has put the end of its lease there.
-        event: row::read::<DB>(found, None).map(|row| row.envelope),
+        sequence: row.int(Column::Sequence).unwrap_or_default(),
+        event_id: row.text(Column::EventId).unwrap_or_default(),
+        event_type: row.text(Column::EventType).unwrap_or_default(),
+        attempts: attempts.unwrap_or_default(),
+        last_error: row.text(Column::LastError),
+        died_at: row.time(Column::DoneAt),
+        // The due time is no longer known: the last claim replaced it with the end of its lease.
+        event: row::read(&row, None).map(|claim| claim.envelope),
+    }
+}
+
+fn dead_key<DB: Backend>(row: &DB::Row) -> DeadKey {
+    let row = RowReader::<DB>::new(row, &columns::DEAD_KEY);
+    DeadKey {
+        sequence: row.int(Column::Sequence).unwrap_or_default(),
+        event_id: row.text(Column::EventId).unwrap_or_default(),
+        event_type: row.text(Column::EventType).unwrap_or_default(),
+        last_error: row.text(Column::LastError),
+        died_at: row.time(Column::DoneAt),
     }
 }

@@ -4,11 +4,16 @@ use sqlx::SqlStr;
 
 use super::batch::{Arg, Batch, Cell};
 use super::claim::Lease;
+use super::columns::{self, Column, RowReader};
 use super::row::{micros, span};
 use super::statements::Insert;
 use super::{Backend, Store, fault_point};
 use crate::Error;
 use crate::event::{Delay, EventEnvelope};
+
+pub(super) const CLAIM_ONE: &str = "\
+    UPDATE {table} SET available_at = {later:$1}, locked_by = $2, locked_at = {now}, claim_token = 1 \
+    WHERE sequence = $3 AND event_id = $4 AND claim_token = 0 AND status = 0 AND locked_by IS NULL";
 
 /// An event to be inserted.
 #[derive(Debug, Clone, Copy)]
@@ -143,8 +148,9 @@ impl<DB: Backend> Store<DB> {
 fn by_event_id<DB: Backend>(rows: Vec<DB::Row>, duplicate: bool) -> HashMap<String, Inserted> {
     rows.iter()
         .filter_map(|row| {
-            let sequence = DB::int(row, 0).ok()??;
-            Some((DB::text(row, 1).ok()??, Inserted { sequence, duplicate }))
+            let row = RowReader::<DB>::new(row, &columns::INSERTED);
+            let sequence = row.int(Column::Sequence)?;
+            Some((row.text(Column::EventId)?, Inserted { sequence, duplicate }))
         })
         .collect()
 }

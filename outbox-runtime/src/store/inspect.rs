@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 use sqlx::SqlStr;
 
 use super::batch::Arg;
+use super::columns::{self, Column, RowReader, sequences, text_and_ints};
 use super::dialect::Dialect;
-use super::row::{limit_of_time, sequences, span, time};
+use super::row::{limit_of_time, span};
 use super::{Backend, Store};
 use crate::Error;
 use crate::event::{AggregateType, Global, Status};
@@ -20,17 +21,9 @@ const MOST: u64 = 100_000;
 /// How many rows one statement looks at, however few of them pass the filter.
 const WINDOW: u32 = 20_000;
 
-/// In the order in which [`read`] reads them. The first argument says whether payloads are wanted.
-const COLUMNS: &str = "{int:entry.sequence}, entry.event_id, entry.event_type, entry.aggregate_type, \
-    entry.aggregate_id, entry.tenant_id, {int:entry.status}, {int:entry.attempts}, \
-    {micros:entry.available_at}, {micros:entry.created_at}, {micros:entry.done_at}, entry.last_error, \
-    entry.locked_by, {micros:entry.locked_at}, {int:entry.claim_token}, {int:entry.takeovers}, \
-    {text:entry.headers}, {int:0} + octet_length({text:entry.payload}), \
-    CASE WHEN {int:$1} = 1 THEN {text:entry.payload} END";
-
 /// An argument that is NULL lets every row pass.
 const LIST: &str = "\
-    SELECT {seen} FROM {table} AS entry {by} \
+    SELECT {inspection_columns} FROM {table} AS entry {by} \
     WHERE event_type = COALESCE($2, event_type) \
         AND COALESCE(aggregate_type, '__GLOBAL__') = COALESCE($3, aggregate_type, '__GLOBAL__') \
         AND COALESCE(aggregate_id, '') = COALESCE($4, aggregate_id, '') \
@@ -48,13 +41,13 @@ const WINDOW_END: &str = "\
         ORDER BY sequence DESC LIMIT $2) AS behind";
 
 const FOLLOW: &str = "\
-    SELECT {seen} FROM {table} AS entry WHERE entry.sequence > $2 ORDER BY entry.sequence LIMIT $3";
+    SELECT {inspection_columns} FROM {table} AS entry WHERE entry.sequence > $2 ORDER BY entry.sequence LIMIT $3";
 
 const SEQUENCES: &str = "\
     SELECT {int:sequence} FROM {table} WHERE sequence > $1 AND sequence <= $2 \
     ORDER BY sequence DESC LIMIT $3";
 
-const FIND: &str = "SELECT {seen} FROM {table} AS entry WHERE entry.event_id = $2";
+const FIND: &str = "SELECT {inspection_columns} FROM {table} AS entry WHERE entry.event_id = $2";
 
 const DEAD_BY_TYPE: &str = "\
     SELECT event_type, {int:COUNT(*)} FROM (SELECT event_type FROM {table} {by:dead} \
@@ -195,11 +188,12 @@ pub(super) struct Sql {
 
 impl Sql {
     pub(super) fn new(dialect: &Dialect, render: impl Fn(&str) -> SqlStr) -> Self {
-        let sql = |template: &str| render(&template.replace("{seen}", COLUMNS));
-        let list = |by: &str, scope: &str| sql(&LIST.replace("{by}", by).replace("{scope}", scope));
+        let list =
+            |by: &str, scope: &str| render(&LIST.replace("{by}", by).replace("{scope}", scope));
         let pending = |status: &str| list("", &PENDING.replace("{status}", status));
         let ended = |status: &str, side: &str| {
-            let part = |part: &&str| sql(&part.replace("{status}", status).replace("{side}", side));
+            let part =
+                |part: &&str| render(&part.replace("{status}", status).replace("{side}", side));
             dialect.ended.iter().map(part).collect()
         };
         Self {
@@ -210,11 +204,11 @@ impl Sql {
                 pending("2"),
                 list("{by:dead}", "AND status = 3"),
             ],
-            window_end: sql(WINDOW_END),
-            follow: sql(FOLLOW),
-            sequences: sql(SEQUENCES),
-            find: sql(FIND),
-            dead_by_type: sql(DEAD_BY_TYPE),
+            window_end: render(WINDOW_END),
+            follow: render(FOLLOW),
+            sequences: render(SEQUENCES),
+            find: render(FIND),
+            dead_by_type: render(DEAD_BY_TYPE),
             recently_done: ended("1", ">="),
             old_done: ended("1", "<"),
             old_dead: ended("3", "<"),
@@ -298,8 +292,8 @@ impl<DB: Backend> Store<DB> {
         let sql = self.sql.inspect.dead_by_type.clone();
         let rows = self.rows("counting dead events", sql, vec![]).await?;
         let count = |row| {
-            let count = DB::int(row, 1).ok().flatten()?;
-            Some((DB::text(row, 0).ok().flatten()?, count.unsigned_abs()))
+            let (event_type, [count]) = text_and_ints::<DB, 1>(row)?;
+            Some((event_type, count?.unsigned_abs()))
         };
         Ok(rows.iter().filter_map(count).collect())
     }
@@ -360,31 +354,32 @@ fn seen<DB: Backend>(rows: &[DB::Row]) -> Vec<EventRow> {
     rows.iter().filter_map(read::<DB>).collect()
 }
 
-/// People look at rows because something is wrong with them, so as much as can be read is shown.
+/// Reads as much as it can: rows are inspected because something is wrong with them.
 fn read<DB: Backend>(row: &DB::Row) -> Option<EventRow> {
-    let text = |column| DB::text(row, column).ok().flatten();
-    let number = |column| DB::int(row, column).ok().flatten();
-    let small = |column| number(column).and_then(|number| u32::try_from(number).ok());
-    let at = |column| number(column).and_then(time);
+    let row = RowReader::<DB>::new(row, &columns::INSPECTION);
+    let small = |column| row.int(column).and_then(|number| u32::try_from(number).ok());
+    let status = row.int(Column::Status).and_then(|code| i16::try_from(code).ok());
     Some(EventRow {
-        sequence: number(0)?,
-        event_id: text(1).unwrap_or_default(),
-        event_type: text(2).unwrap_or_default(),
-        aggregate_type: text(3).unwrap_or_else(|| Global.aggregate_name().to_owned()),
-        aggregate_id: text(4),
-        tenant_id: text(5),
-        status: number(6).and_then(|code| Status::from_code(i16::try_from(code).ok()?))?,
-        attempts: small(7).unwrap_or_default(),
-        available_at: at(8),
-        created_at: at(9),
-        done_at: at(10),
-        last_error: text(11),
-        locked_by: text(12),
-        locked_at: at(13),
-        claim_token: number(14).unwrap_or_default(),
-        takeovers: small(15).unwrap_or_default(),
-        headers: text(16),
-        payload_bytes: number(17).unwrap_or_default().unsigned_abs(),
-        payload: text(18),
+        sequence: row.int(Column::Sequence)?,
+        event_id: row.text(Column::EventId).unwrap_or_default(),
+        event_type: row.text(Column::EventType).unwrap_or_default(),
+        aggregate_type: row
+            .text(Column::AggregateType)
+            .unwrap_or_else(|| Global.aggregate_name().to_owned()),
+        aggregate_id: row.text(Column::AggregateId),
+        tenant_id: row.text(Column::TenantId),
+        status: status.and_then(Status::from_code)?,
+        attempts: small(Column::Attempts).unwrap_or_default(),
+        available_at: row.time(Column::AvailableAt),
+        created_at: row.time(Column::CreatedAt),
+        done_at: row.time(Column::DoneAt),
+        last_error: row.text(Column::LastError),
+        locked_by: row.text(Column::LockedBy),
+        locked_at: row.time(Column::LockedAt),
+        claim_token: row.int(Column::ClaimToken).unwrap_or_default(),
+        takeovers: small(Column::Takeovers).unwrap_or_default(),
+        headers: row.text(Column::Headers),
+        payload_bytes: row.int(Column::PayloadBytes).unwrap_or_default().unsigned_abs(),
+        payload: row.text(Column::RequestedPayload),
     })
 }

@@ -16,6 +16,7 @@
 pub(crate) mod backend;
 mod batch;
 mod claim;
+mod columns;
 mod connection;
 mod contention;
 mod database_error;

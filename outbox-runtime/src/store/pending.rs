@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sqlx::SqlStr;
 
+use super::columns::text_and_ints;
 use super::row::span;
 use super::{Backend, Store};
 use crate::Error;
@@ -65,26 +66,24 @@ impl<DB: Backend> Store<DB> {
         for [by_type, held] in &self.sql.pending_by_type {
             let args = vec![span(overdue).into()];
             for row in self.rows(DOING, by_type.clone(), args).await? {
-                let Some(event_type) = DB::text(&row, 0).ok().flatten() else { continue };
-                let number = |column| DB::int(&row, column).ok().flatten().unwrap_or_default();
-                let count = |column| number(column).unsigned_abs();
-                let age = Duration::from_micros(u64::try_from(number(4)).unwrap_or_default());
+                let Some((event_type, numbers)) = text_and_ints::<DB, 4>(&row) else { continue };
+                let [pending, overdue, stuck, age] = numbers.map(Option::unwrap_or_default);
+                let age = Duration::from_micros(u64::try_from(age).unwrap_or_default());
                 let entry = types.entry(event_type.clone()).or_default();
                 *entry = PendingType {
                     event_type,
-                    pending: entry.pending + count(1),
-                    overdue: entry.overdue + count(2),
-                    stuck: entry.stuck + count(3),
+                    pending: entry.pending + pending.unsigned_abs(),
+                    overdue: entry.overdue + overdue.unsigned_abs(),
+                    stuck: entry.stuck + stuck.unsigned_abs(),
                     oldest: entry.oldest.max(age),
                     locked: entry.locked,
                 };
             }
             for row in self.rows(DOING, held.clone(), vec![]).await? {
-                let Some(event_type) = DB::text(&row, 0).ok().flatten() else { continue };
-                let count = DB::int(&row, 1).ok().flatten().unwrap_or_default().unsigned_abs();
+                let Some((event_type, [count])) = text_and_ints::<DB, 1>(&row) else { continue };
                 let entry = types.entry(event_type.clone()).or_default();
                 entry.event_type = event_type;
-                entry.locked += count;
+                entry.locked += count.unwrap_or_default().unsigned_abs();
                 // Beyond the 100,000 that wait, it was not counted with them.
                 entry.pending = entry.pending.max(entry.locked);
             }

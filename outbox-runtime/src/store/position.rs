@@ -1,11 +1,17 @@
 use std::time::SystemTime;
 
 use super::batch::Arg;
+use super::columns::ints;
 use super::dialect::Places;
 use super::row::{micros, time};
 use super::{Backend, Store};
 use crate::Error;
 use crate::event::Status;
+
+/// Where a window ends that begins after a place and has so many rows, if there are as many up to another.
+pub(super) const WINDOW_END: &str = "\
+    SELECT {micros:available_at}, {int:sequence} FROM {table} {by:claim} \
+    WHERE {pending:{status}} AND {between} ORDER BY available_at, sequence LIMIT 1 OFFSET $5";
 
 /// A place in the order of claims: by due time, and by sequence among rows that are due at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,9 +43,10 @@ impl<DB: Backend> Store<DB> {
         let mut args = self.between(after, Some(until));
         args.push(i64::from(rows.saturating_sub(1)).into());
         let found = self.rows("looking for due events", sql.clone(), args).await?;
-        let number = |column| found.first().and_then(|row| DB::int(row, column).ok().flatten());
-        let due = || time(number(0).unwrap_or(self.dialect().earliest));
-        Ok(number(1).and_then(|sequence| Some(Position { due: due()?, sequence })))
+        Ok(found.first().map(ints::<DB, 2>).and_then(|[due, sequence]| {
+            let due = time(due.unwrap_or(self.dialect().earliest))?;
+            Some(Position { due, sequence: sequence? })
+        }))
     }
 
     /// What is bound for the part of the order of claims after a place and up to another.

@@ -2,13 +2,20 @@ use std::time::{Duration, SystemTime};
 
 use sqlx::SqlStr;
 
-use super::row::{micros, sequences, span, time};
+use super::columns::{ints, sequences};
+use super::row::{micros, span, time};
 use super::skip_locked::keys;
 use super::statements::Settling;
 use super::{Backend, Store, retrying};
 use crate::Error;
 
 const DOING: &str = "purging events";
+
+/// The next rows, and which of them are old.
+pub(super) const AGED: &str = "\
+    SELECT {int:sequence}, {int:is_old} FROM (SELECT sequence, \
+            CASE WHEN created_at < {earlier:$1} THEN 1 ELSE 0 END AS is_old \
+        FROM {table} WHERE sequence > $2 ORDER BY sequence LIMIT $3) AS aged ORDER BY sequence";
 
 /// What a batch of a purge did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,11 +79,11 @@ impl<DB: Backend> Store<DB> {
     pub async fn purge_any(&self, age: Duration, after: i64, batch: u32) -> Result<Aged, Error> {
         let args = vec![span(age).into(), after.into(), i64::from(batch).into()];
         let rows = self.rows(DOING, self.sql.aged.clone(), args).await?;
-        let number = |row, column| DB::int(row, column).ok().flatten();
-        let old = rows.iter().filter(|row| number(row, 1) == Some(1));
-        let old: Vec<i64> = old.filter_map(|row| number(row, 0)).collect();
+        let rows: Vec<[Option<i64>; 2]> = rows.iter().map(ints::<DB, 2>).collect();
+        let old = rows.iter().filter(|[_, is_old]| *is_old == Some(1));
+        let old: Vec<i64> = old.filter_map(|[sequence, _]| *sequence).collect();
         let deleted = self.delete_unlocked(&self.sql.delete, &old).await?;
-        Ok(Aged { deleted, until: rows.last().and_then(|row| number(row, 0)) })
+        Ok(Aged { deleted, until: rows.last().and_then(|[sequence, _]| *sequence) })
     }
 
     /// Read first and deleted by key then, so that only those rows are locked, and not for long.
@@ -100,7 +107,8 @@ impl<DB: Backend> Store<DB> {
             let args = vec![span(age).into(), from.into(), room.into()];
             let found = self.rows(DOING, sql.clone(), args).await?;
             if index == 0 {
-                until = found.last().and_then(|row| DB::int(row, 1).ok().flatten()).and_then(time);
+                let last = found.last().map(ints::<DB, 2>);
+                until = last.and_then(|[_, settled_at]| settled_at).and_then(time);
             }
             rows.extend(sequences::<DB>(&found));
         }

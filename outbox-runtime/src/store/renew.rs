@@ -3,8 +3,9 @@ use std::collections::HashSet;
 use sqlx::Connection;
 
 use super::batch::{Arg, Batch, Cell};
+use super::columns::sequences;
 use super::dialect::Locking;
-use super::row::{sequences, span};
+use super::row::span;
 use super::{Backend, Claim, Lease, Store, retrying, with_connection};
 use crate::Error;
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Backend;
+use super::columns::{Column, RowReader};
 use crate::event::{EventEnvelope, EventId, Headers, Status, StoredParts};
 
 /// A row that this node has claimed and may deliver.
@@ -43,61 +44,51 @@ pub struct Undecodable {
     pub reason: &'static str,
 }
 
-/// How many columns `{columns}` stands for.
-pub(super) const WIDTH: usize = 13;
-
-/// Reads the columns of `{columns}`. `due_at` is when the row was due before it was claimed, if that is known.
+/// Reads an event and the state of its row. `due_at` is when the row was due before it was claimed, if that is known.
 pub(super) fn read<DB: Backend>(
-    row: &DB::Row,
+    row: &RowReader<'_, DB>,
     due_at: Option<SystemTime>,
 ) -> Result<Claim, Undecodable> {
-    // Without these two the row cannot even be marked; both are NOT NULL in every schema.
-    let sequence = DB::int(row, 0).ok().flatten().unwrap_or_default();
-    let token = DB::int(row, 11).ok().flatten().unwrap_or_default();
+    // Without these two the row cannot be settled; both are NOT NULL in every schema.
+    let sequence = row.int(Column::Sequence).unwrap_or_default();
+    let token = row.int(Column::ClaimToken).unwrap_or_default();
     let wrong = |reason: &'static str| move || Undecodable { sequence, token, reason };
-    let text = |column: usize, reason: &'static str| {
-        DB::text(row, column).map_err(|_| Undecodable { sequence, token, reason })
+    let text = |column: Column, reason: &'static str| {
+        row.try_text(column).map_err(|_| Undecodable { sequence, token, reason })
     };
-    let number = |column: usize, reason: &'static str| {
-        DB::int(row, column).ok().flatten().ok_or_else(wrong(reason))
-    };
-    let event_id: EventId = text(1, "the event id is not text")?
+    let number = |column: Column, reason: &'static str| row.int(column).ok_or_else(wrong(reason));
+    let event_id: EventId = text(Column::EventId, "the event id is not text")?
         .and_then(|id| id.parse().ok())
         .ok_or_else(wrong("the event id is not one"))?;
-    let event_type = text(2, "the event type is not text")?
+    let event_type = text(Column::EventType, "the event type is not text")?
         .filter(|name| !name.is_empty())
         .ok_or_else(wrong("the event type is empty"))?;
-    let payload =
-        text(6, "the payload is not text")?.ok_or_else(wrong("the payload is missing"))?;
-    let headers = Headers::from_json(text(7, "the headers are not text")?.as_deref())
+    let payload = text(Column::Payload, "the payload is not text")?
+        .ok_or_else(wrong("the payload is missing"))?;
+    let headers = Headers::from_json(text(Column::Headers, "the headers are not text")?.as_deref())
         .map_err(|_| wrong("the headers are not a JSON object of strings")())?;
-    let status = i16::try_from(number(8, "the status is not a number")?)
+    let status = i16::try_from(number(Column::Status, "the status is not a number")?)
         .ok()
         .and_then(Status::from_code)
         .ok_or_else(wrong("the status is unknown"))?;
-    let attempts = u32::try_from(number(9, "the attempts are not a number")?)
+    let attempts = u32::try_from(number(Column::Attempts, "the attempts are not a number")?)
         .map_err(|_| wrong("the attempts are out of range")())?;
-    let occurred_at = time(number(10, "the creation time is not a number")?)
+    let occurred_at = time(number(Column::CreatedAt, "the creation time is not a number")?)
         .ok_or_else(wrong("the creation time is out of range"))?;
-    let takeovers = u32::try_from(number(12, "the takeovers are not a number")?)
+    let takeovers = u32::try_from(number(Column::Takeovers, "the takeovers are not a number")?)
         .map_err(|_| wrong("the takeovers are out of range")())?;
     let envelope = EventEnvelope::stored(StoredParts {
         event_id,
         event_type,
         occurred_at,
         available_at: due_at.unwrap_or(occurred_at),
-        aggregate_type: text(3, "the aggregate type is not text")?,
-        aggregate_id: text(4, "the aggregate id is not text")?,
-        tenant_id: text(5, "the tenant id is not text")?,
+        aggregate_type: text(Column::AggregateType, "the aggregate type is not text")?,
+        aggregate_id: text(Column::AggregateId, "the aggregate id is not text")?,
+        tenant_id: text(Column::TenantId, "the tenant id is not text")?,
         headers,
         payload,
     });
     Ok(Claim { sequence, token, attempts, taken_over: false, takeovers, status, envelope })
-}
-
-/// The first column of each row.
-pub(super) fn sequences<DB: Backend>(rows: &[DB::Row]) -> Vec<i64> {
-    rows.iter().filter_map(|row| DB::int(row, 0).ok().flatten()).collect()
 }
 
 /// Microseconds since 1970 as a time.

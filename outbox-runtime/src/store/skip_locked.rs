@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use sqlx::{Connection, SqlStr};
 
 use super::batch::Arg;
-use super::row::sequences;
+use super::columns::sequences;
 use super::statements::Settling;
 use super::{Backend, Store, with_connection};
 

@@ -1,7 +1,31 @@
 use std::time::{Duration, SystemTime};
 
+use super::columns::ints;
 use super::{Backend, Store, TypeFilter, row};
 use crate::Error;
+
+/// What is in hand is due later than all that waits, so it is counted from there on.
+pub(super) const PENDING: &str = "\
+    SELECT {int:COUNT(*)}, \
+        (SELECT {int:COUNT(locked_by)} FROM (SELECT locked_by FROM {table} {by:claim} \
+            WHERE {pending:{status}} AND available_at > {now} \
+            ORDER BY available_at LIMIT 100000) AS held), \
+        {micros:{now}} - {micros:MIN(COALESCE(locked_at, available_at))} \
+    FROM (SELECT locked_by, locked_at, available_at FROM {table} {by:claim} \
+        WHERE {pending:{status}} ORDER BY available_at LIMIT 100000) AS capped";
+
+/// Those of no pair that is asked for. Counted by themselves: between two counts others come and go.
+pub(super) const UNKNOWN: &str = "\
+    SELECT {int:COUNT(*)} FROM (SELECT aggregate_type, event_type FROM {table} {by:claim} \
+        WHERE {pending:{status}} ORDER BY available_at LIMIT 100000) AS capped \
+    WHERE NOT (1 = 1 {pairs})";
+
+/// As a gauge, it must not cost more the more there are.
+pub(super) const DEAD: &str = "\
+    SELECT {int:COUNT(*)} FROM (SELECT 1 AS one FROM {table} {by:dead} \
+        WHERE status = 3 LIMIT 100000) AS capped";
+
+pub(super) const NOW: &str = "SELECT {micros:{now}}";
 
 /// How an outbox stands. Counts are read from indexes and go up to 100,000 each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,13 +56,11 @@ impl<DB: Backend> Store<DB> {
         let claims = types.claims(&self.sql);
         for (pending, unknown) in self.sql.pending.iter().zip(&claims.unknown) {
             let rows = self.rows(doing, pending.clone(), vec![]).await?;
-            let column = |column| {
-                let row = rows.first();
-                row.and_then(|row| DB::int(row, column).ok().flatten()).unwrap_or_default()
-            };
-            stats.pending += column(0).unsigned_abs();
-            stats.locked += column(1).unsigned_abs();
-            let overdue = Duration::from_micros(u64::try_from(column(2)).unwrap_or_default());
+            let [pending, locked, overdue] =
+                rows.first().map_or([None; 3], ints::<DB, 3>).map(Option::unwrap_or_default);
+            stats.pending += pending.unsigned_abs();
+            stats.locked += locked.unsigned_abs();
+            let overdue = Duration::from_micros(u64::try_from(overdue).unwrap_or_default());
             stats.oldest_overdue = stats.oldest_overdue.max(overdue);
             let unknown = self.number(doing, unknown.clone(), args()).await?;
             stats.unknown += unknown.unwrap_or_default().unsigned_abs();
