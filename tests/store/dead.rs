@@ -223,7 +223,7 @@ async fn dead_events_are_grouped_by_error<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(grouped, expected);
     assert!(groups[0].first_at <= groups[0].last_at && groups[0].first_at.is_some());
     let gone = DeadFilter {
-        fingerprint: Some(Fingerprint::of("order 99 is gone")),
+        fingerprint: Some(Fingerprint::new("order 99 is gone")),
         ..DeadFilter::default()
     };
     assert_eq!(gone.fingerprint, groups[0].fingerprint);

@@ -88,7 +88,7 @@ pub(crate) struct DeadKey {
 impl DeadFilter {
     /// Whether an error is of the cause that is meant. All else is asked of the database.
     pub(crate) fn names_error(&self, error: Option<&str>) -> bool {
-        let of = |named: Fingerprint| named == Fingerprint::of(error.unwrap_or_default());
+        let of = |named: Fingerprint| named == Fingerprint::new(error.unwrap_or_default());
         self.fingerprint.is_none_or(of)
     }
 

@@ -8,10 +8,10 @@ use thiserror::Error;
 ///
 /// ```
 /// # use outbox_runtime::store::Fingerprint;
-/// let first = Fingerprint::of("order 7: no answer from 10.0.0.3 after 30s");
-/// let second = Fingerprint::of("order 8: no answer from 10.0.0.4 after 31s");
+/// let first = Fingerprint::new("order 7: no answer from 10.0.0.3 after 30s");
+/// let second = Fingerprint::new("order 8: no answer from 10.0.0.4 after 31s");
 /// assert_eq!(first, second);
-/// assert_ne!(first, Fingerprint::of("order 7: refused"));
+/// assert_ne!(first, Fingerprint::new("order 7: refused"));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(u64);
@@ -24,11 +24,11 @@ pub struct NoFingerprint;
 
 impl Fingerprint {
     /// The fingerprint of an error.
-    pub fn of(error: &str) -> Self {
-        Self::of_pattern(&pattern(error))
+    pub fn new(error: &str) -> Self {
+        Self::from_pattern(&pattern(error))
     }
 
-    pub(crate) fn of_pattern(pattern: &str) -> Self {
+    pub(crate) fn from_pattern(pattern: &str) -> Self {
         // FNV-1a: the same in every process and version, which the standard hasher does not promise.
         let hash = pattern.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn it_reads_back_and_nothing_else_does() {
-        let fingerprint = Fingerprint::of("order 7 is gone");
+        let fingerprint = Fingerprint::new("order 7 is gone");
         assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
         for text in ["", "12", "+123456789abcdef", "0123456789abcdefg", "é123456789abcde"] {
             assert_eq!(text.parse::<Fingerprint>(), Err(NoFingerprint), "{text}");
@@ -141,6 +141,6 @@ mod tests {
 
     #[test]
     fn it_is_the_same_in_every_version() {
-        assert_eq!(Fingerprint::of("").to_string(), "cbf29ce484222325");
+        assert_eq!(Fingerprint::new("").to_string(), "cbf29ce484222325");
     }
 }
