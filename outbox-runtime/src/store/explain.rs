@@ -7,8 +7,8 @@ use sqlx::{SqlStr, Transaction};
 use super::batch::Arg;
 use super::session::SetUp;
 use super::{
-    Backend, ClaimRequest, DeadFilter, Lease, Position, Quota, Renewal, Settlement, Store,
-    TypeFilter, row, settle,
+    Backend, ClaimRequest, EventFilter, Lease, Position, Quota, Renewal, Settlement, Store,
+    TypeFilter, dead, row, settle,
 };
 use crate::Error;
 use crate::event::{Status, Verdict};
@@ -63,11 +63,7 @@ impl<DB: Backend> Store<DB> {
         let from = || watermark.map_or(self.dialect().earliest, row::micros).into();
         // Like claims, a purge goes on where it was.
         let old = || vec![row::span(Duration::from_secs(86_400)).into(), from(), 500.into()];
-        let dead = |more: &[i64]| {
-            let mut args = DeadFilter::default().args();
-            args.extend(more.iter().copied().map(Arg::from));
-            args
-        };
+        let dead = |more: &[i64]| dead::and(&EventFilter::default(), more);
         let mut bounded = vec![
             ("claim fresh", claims.fresh.clone(), claim()),
             ("claim retried", claims.retried.clone(), claim()),

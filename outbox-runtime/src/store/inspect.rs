@@ -8,8 +8,8 @@ use sqlx::SqlStr;
 use super::batch::Arg;
 use super::columns::{self, Column, RowReader, sequences, text_and_ints};
 use super::dialect::Dialect;
-use super::row::{limit_of_time, span};
-use super::{Backend, Store};
+use super::row::span;
+use super::{Backend, EventFilter, Store};
 use crate::Error;
 use crate::event::{AggregateType, Global, Status};
 
@@ -21,15 +21,9 @@ const MOST: u64 = 100_000;
 /// How many rows one statement looks at, however few of them pass the filter.
 const WINDOW: u32 = 20_000;
 
-/// An argument that is NULL lets every row pass.
 const LIST: &str = "\
-    SELECT {inspection_columns} FROM {table} AS entry {by} \
-    WHERE event_type = COALESCE($2, event_type) \
-        AND COALESCE(aggregate_type, '__GLOBAL__') = COALESCE($3, aggregate_type, '__GLOBAL__') \
-        AND COALESCE(aggregate_id, '') = COALESCE($4, aggregate_id, '') \
-        AND COALESCE(tenant_id, '') = COALESCE($5, tenant_id, '') \
-        AND COALESCE(created_at >= {time:$6}, true) AND COALESCE(created_at < {time:$7}, true) \
-        {scope} AND entry.sequence >= $8 AND entry.sequence < $9 ORDER BY entry.sequence DESC LIMIT $10";
+    SELECT {inspection_columns} FROM {table} AS entry {by} WHERE {filter:2} {scope} \
+        AND entry.sequence >= $8 AND entry.sequence < $9 ORDER BY entry.sequence DESC LIMIT $10";
 
 /// Found through the index of the claims: those that have been due for longest.
 const PENDING: &str = "\
@@ -117,18 +111,8 @@ impl fmt::Debug for EventRow {
 pub struct EventQuery {
     /// In this state. Of what is pending, the 100,000 that have been due for longest are looked at.
     pub status: Option<Status>,
-    /// Of this event type.
-    pub event_type: Option<String>,
-    /// Of this aggregate type.
-    pub aggregate_type: Option<String>,
-    /// Of this aggregate.
-    pub aggregate_id: Option<String>,
-    /// Of this tenant.
-    pub tenant_id: Option<String>,
-    /// That happened at this time or later.
-    pub since: Option<SystemTime>,
-    /// That happened before this time.
-    pub before: Option<SystemTime>,
+    /// Type, aggregate, tenant and time of the events.
+    pub filter: EventFilter,
     /// With a sequence below this one: the page after a page.
     pub below: Option<i64>,
     /// At most so many.
@@ -140,13 +124,8 @@ pub struct EventQuery {
 impl Default for EventQuery {
     fn default() -> Self {
         Self {
+            filter: EventFilter::default(),
             status: None,
-            event_type: None,
-            aggregate_type: None,
-            aggregate_id: None,
-            tenant_id: None,
-            since: None,
-            before: None,
             below: None,
             limit: 100,
             payloads: false,
@@ -154,20 +133,18 @@ impl Default for EventQuery {
     }
 }
 
+impl From<EventFilter> for EventQuery {
+    fn from(filter: EventFilter) -> Self {
+        Self { filter, ..Self::default() }
+    }
+}
+
 impl EventQuery {
     fn args(&self, from: i64, below: i64, limit: u32) -> Vec<Arg> {
-        vec![
-            i64::from(self.payloads).into(),
-            self.event_type.as_deref().into(),
-            self.aggregate_type.as_deref().into(),
-            self.aggregate_id.as_deref().into(),
-            self.tenant_id.as_deref().into(),
-            self.since.map(limit_of_time).into(),
-            self.before.map(limit_of_time).into(),
-            from.into(),
-            below.into(),
-            i64::from(limit).into(),
-        ]
+        let mut args = vec![i64::from(self.payloads).into()];
+        args.extend(self.filter.args());
+        args.extend([from, below, i64::from(limit)].map(Arg::from));
+        args
     }
 }
 

@@ -6,8 +6,8 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use super::dialect::{self, Dialect, Locking, SkipLocked};
 use super::{
-    Table, columns, dead, doctor, insert, inspect, peek, pending, position, purge, schema, settle,
-    stats,
+    Table, columns, dead, doctor, filter, insert, inspect, peek, pending, position, purge, schema,
+    settle, stats,
 };
 
 /// The statements of one table.
@@ -273,11 +273,7 @@ pub(super) fn savepoint_of_sqlx(depth: usize) -> SqlStr {
 
 /// Renders a statement of a table.
 pub(super) fn render(dialect: &Dialect, table: &Table, template: &str) -> SqlStr {
-    safe(dialect.render(&expand(template), table))
-}
-
-fn expand(template: &str) -> String {
-    columns::expand(template).replace("{filter}", dead::FILTER)
+    safe(dialect.render(&filter::expand(&columns::expand(template)), table))
 }
 
 /// The text consists of our own constants, of numbers, and of a [`Table`], which is checked and quoted.
