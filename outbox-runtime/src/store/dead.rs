@@ -1,3 +1,5 @@
+//! Statements for dead letters.
+
 use std::time::SystemTime;
 
 use super::batch::Arg;
@@ -19,36 +21,37 @@ pub(super) const ONE: &str = "\
 pub(super) const COUNT: &str =
     "SELECT {int:COUNT(*)} FROM {table} {by:dead} WHERE status = 3 AND {filter:1}";
 
-/// Without those that have died between a time and now.
+/// Excludes events that died between `$8` and now.
 pub(super) const KEYS: &str = "\
     SELECT {dead_key_columns} FROM {table} AS entry {by:dead} \
-    WHERE status = 3 AND {filter:1} AND sequence > $7 AND COALESCE(done_at <= {time:$8} OR done_at > {now}, true) \
+    WHERE status = 3 AND {filter:1} AND sequence > $7 \
+        AND COALESCE(done_at <= {time:$8} OR done_at > {now}, true) \
     ORDER BY sequence LIMIT $9";
 
 pub(super) const STATUS: &str =
     "SELECT {int:sequence}, {int:status} FROM {table} WHERE event_id = $1";
 
-/// An event that was given up.
+/// A dead letter: an event that was given up.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DeadEvent {
-    /// Its row.
+    /// The sequence of the row.
     pub sequence: i64,
-    /// Its id.
+    /// The id of the event.
     pub event_id: String,
-    /// Its type.
+    /// The name of the event type.
     pub event_type: String,
-    /// How many attempts have failed.
+    /// The number of failed attempts.
     pub attempts: u32,
-    /// Why it was given up.
+    /// The reason why it was given up.
     pub last_error: Option<String>,
     /// When it was given up.
     pub died_at: Option<SystemTime>,
-    /// The event itself, if its row can be read.
+    /// The event, if its row can be decoded.
     pub event: Result<EventEnvelope, Undecodable>,
 }
 
-/// What is needed to know a dead event again, without its payload.
+/// A dead letter without its content.
 #[derive(Debug, Clone)]
 pub(crate) struct DeadKey {
     pub(crate) sequence: i64,
@@ -59,33 +62,34 @@ pub(crate) struct DeadKey {
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Dead events after a sequence, oldest first, of any cause.
+    /// Returns the dead letters after a sequence, oldest first.
     pub(crate) async fn dead(
         &self,
         filter: &EventFilter,
         after: i64,
         limit: u32,
     ) -> Result<Vec<DeadEvent>, Error> {
-        let args = and(filter, &[after, limit.into()]);
+        let args = filter_args(filter, &[after, limit.into()]);
         let rows = self.rows("reading dead events", self.sql.dead_query.clone(), args).await?;
         Ok(rows.iter().map(dead_event::<DB>).collect())
     }
 
-    /// A dead event by its id.
+    /// Returns the dead letter with an id.
     pub(crate) async fn dead_one(&self, event_id: &str) -> Result<Option<DeadEvent>, Error> {
         let args = vec![event_id.into()];
         let rows = self.rows("reading dead events", self.sql.dead_one.clone(), args).await?;
         Ok(rows.first().map(dead_event::<DB>))
     }
 
-    /// How many dead events there are, of any cause.
+    /// Counts the dead letters.
     pub(crate) async fn count_dead(&self, filter: &EventFilter) -> Result<u64, Error> {
         let doing = "counting dead events";
-        let count = self.number(doing, self.sql.dead_count.clone(), and(filter, &[])).await?;
+        let count =
+            self.number(doing, self.sql.dead_count.clone(), filter_args(filter, &[])).await?;
         Ok(count.unwrap_or_default().unsigned_abs())
     }
 
-    /// The row and the status of an event.
+    /// Returns the sequence and the status of an event.
     pub(crate) async fn status_of(&self, event_id: &str) -> Result<Option<(i64, Status)>, Error> {
         let doing = "looking for an event";
         let rows = self.rows(doing, self.sql.status_of.clone(), vec![event_id.into()]).await?;
@@ -96,7 +100,7 @@ impl<DB: Backend> Store<DB> {
         }))
     }
 
-    /// Dead events after a sequence, oldest first, but for those that have died since a time.
+    /// Returns the dead letters after a sequence, oldest first, except those that died after `since`.
     pub(crate) async fn dead_keys(
         &self,
         filter: &EventFilter,
@@ -104,24 +108,24 @@ impl<DB: Backend> Store<DB> {
         since: SystemTime,
         limit: u32,
     ) -> Result<Vec<DeadKey>, Error> {
-        let args = and(filter, &[after, micros(since), limit.into()]);
+        let args = filter_args(filter, &[after, micros(since), limit.into()]);
         let rows = self.rows("looking for dead events", self.sql.dead_keys.clone(), args).await?;
         Ok(rows.iter().map(dead_key::<DB>).collect())
     }
 
-    /// Makes those of these rows that are dead new again; gives how many.
+    /// Replays the rows among these that are dead, and returns their number.
     pub(crate) async fn replay_rows(&self, sequences: &[i64]) -> Result<u64, Error> {
         self.change("replaying dead events", &self.sql.replay, || keys(sequences)).await
     }
 
-    /// Deletes those of these rows that are dead; gives how many.
+    /// Deletes the rows among these that are dead, and returns their number.
     pub(crate) async fn discard_rows(&self, sequences: &[i64]) -> Result<u64, Error> {
         self.change("discarding dead events", &self.sql.discard, || keys(sequences)).await
     }
 }
 
-/// Returns the arguments of a filter and those after them.
-pub(super) fn and(filter: &EventFilter, more: &[i64]) -> Vec<Arg> {
+/// Returns the arguments of a filter, followed by more.
+pub(super) fn filter_args(filter: &EventFilter, more: &[i64]) -> Vec<Arg> {
     filter.args().into_iter().chain(more.iter().copied().map(Arg::from)).collect()
 }
 

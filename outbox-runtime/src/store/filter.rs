@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use super::batch::Arg;
-use super::row::limit_of_time;
+use super::row::comparable_micros;
 use super::{DeadEvent, Fingerprint};
 
 /// Selects events by type, aggregate, tenant and time. A field that is `None` matches every event.
@@ -42,8 +42,8 @@ impl EventFilter {
             self.aggregate_type.as_deref().into(),
             self.aggregate_id.as_deref().into(),
             self.tenant_id.as_deref().into(),
-            self.since.map(limit_of_time).into(),
-            self.before.map(limit_of_time).into(),
+            self.since.map(comparable_micros).into(),
+            self.before.map(comparable_micros).into(),
         ]
     }
 }

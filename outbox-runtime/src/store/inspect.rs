@@ -1,4 +1,4 @@
-//! Rows as people look at them: nothing is claimed, and a payload is read only if it is asked for.
+//! Rows for display. They are not claimed, and payloads are read only on request.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -15,17 +15,17 @@ use crate::event::{AggregateType, Global, Status};
 
 const DOING: &str = "reading events";
 
-/// How far is counted.
+/// The limit of counts.
 const MOST: u64 = 100_000;
 
-/// How many rows one statement looks at, however few of them pass the filter.
+/// The maximum number of rows that one statement reads, however few of them match the filter.
 const WINDOW: u32 = 20_000;
 
 const LIST: &str = "\
     SELECT {inspection_columns} FROM {table} AS entry {by} WHERE {filter:2} {scope} \
         AND entry.sequence >= $8 AND entry.sequence < $9 ORDER BY entry.sequence DESC LIMIT $10";
 
-/// Found through the index of the claims: those that have been due for longest.
+/// Restricts a listing to the pending rows that have been due longest, which the index of the claims finds.
 const PENDING: &str = "\
     AND entry.sequence IN (SELECT sequence FROM (SELECT sequence FROM {table} {by:claim} \
         WHERE {pending:{status}} ORDER BY available_at LIMIT 100000) AS capped)";
@@ -48,51 +48,51 @@ const DEAD_BY_TYPE: &str = "\
         WHERE status = 3 \
         LIMIT 100000) AS capped GROUP BY event_type ORDER BY COUNT(*) DESC, event_type";
 
-/// One row, whatever its state.
+/// One row of the table, in any state.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct EventRow {
-    /// The row.
+    /// The sequence of the row.
     pub sequence: i64,
-    /// The event's id.
+    /// The id of the event.
     pub event_id: String,
-    /// Its type.
+    /// The name of the event type.
     pub event_type: String,
-    /// The type of its aggregate.
+    /// The name of the aggregate type.
     pub aggregate_type: String,
-    /// Its aggregate.
+    /// The id of the aggregate.
     pub aggregate_id: Option<String>,
-    /// Its tenant.
+    /// The id of the tenant.
     pub tenant_id: Option<String>,
-    /// Where it stands.
+    /// The status.
     pub status: Status,
-    /// How many attempts have failed.
+    /// The number of failed attempts.
     pub attempts: u32,
-    /// When it is due; of a row in somebody's hand, when the lease ends. `None` for what is no time.
+    /// When it is due; if it is claimed, when the lease expires. `None` if the value is not a valid time.
     pub available_at: Option<SystemTime>,
-    /// When it happened. `None` for what is no time.
+    /// When the event occurred. `None` if the value is not a valid time.
     pub created_at: Option<SystemTime>,
     /// When it was delivered or given up.
     pub done_at: Option<SystemTime>,
-    /// Why the last attempt failed.
+    /// The reason why the last attempt failed, or why the event was given up.
     pub last_error: Option<String>,
-    /// In whose hand it is.
+    /// The owner of the claim.
     pub locked_by: Option<String>,
-    /// Since when.
+    /// When it was claimed.
     pub locked_at: Option<SystemTime>,
-    /// How often it was claimed or replayed.
+    /// The token: how often it was claimed or replayed.
     pub claim_token: i64,
-    /// How many owners were lost with it in a row.
+    /// How often it was started after a take-over.
     pub takeovers: u32,
-    /// Its headers, as JSON.
+    /// The headers, as JSON.
     pub headers: Option<String>,
-    /// How long its payload is.
+    /// The length of the payload in bytes.
     pub payload_bytes: u64,
-    /// Its payload, if it was asked for.
+    /// The payload, if it was requested.
     pub payload: Option<String>,
 }
 
-/// Without the payload, and without the values of headers.
+/// Omits the payload and the headers.
 impl fmt::Debug for EventRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventRow")
@@ -106,18 +106,25 @@ impl fmt::Debug for EventRow {
     }
 }
 
-/// Which events to list; what is not said lets every one pass.
+/// Which events to list. By default the newest 100 of all events, without payloads.
+///
+/// ```
+/// # use outbox_runtime::event::Status;
+/// # use outbox_runtime::store::{EventFilter, EventQuery};
+/// let filter = EventFilter::event_type("Paid");
+/// let retried = EventQuery { filter, status: Some(Status::Retry), ..EventQuery::default() };
+/// ```
 #[derive(Debug, Clone)]
 pub struct EventQuery {
-    /// In this state. Of what is pending, the 100,000 that have been due for longest are looked at.
+    /// The status; `None` matches any. Of the pending events, only the 100,000 that have been due longest are searched.
     pub status: Option<Status>,
     /// Type, aggregate, tenant and time of the events.
     pub filter: EventFilter,
-    /// With a sequence below this one: the page after a page.
+    /// Matches rows with a lower sequence, for the next page.
     pub below: Option<i64>,
-    /// At most so many.
+    /// The maximum number of events.
     pub limit: u32,
-    /// Whether their payloads are read.
+    /// Whether payloads are read.
     pub payloads: bool,
 }
 
@@ -151,7 +158,7 @@ impl EventQuery {
 /// The statements of this file.
 #[derive(Debug)]
 pub(super) struct Sql {
-    /// Of every status, and of each.
+    /// For all statuses, and for each.
     list: [SqlStr; 5],
     window_end: SqlStr,
     follow: SqlStr,
@@ -168,7 +175,7 @@ impl Sql {
         let list =
             |by: &str, scope: &str| render(&LIST.replace("{by}", by).replace("{scope}", scope));
         let pending = |status: &str| list("", &PENDING.replace("{status}", status));
-        let ended = |status: &str, side: &str| {
+        let settled = |status: &str, side: &str| {
             let part =
                 |part: &&str| render(&part.replace("{status}", status).replace("{side}", side));
             dialect.ended.iter().map(part).collect()
@@ -186,15 +193,15 @@ impl Sql {
             sequences: render(SEQUENCES),
             find: render(FIND),
             dead_by_type: render(DEAD_BY_TYPE),
-            recently_done: ended("1", ">="),
-            old_done: ended("1", "<"),
-            old_dead: ended("3", "<"),
+            recently_done: settled("1", ">="),
+            old_done: settled("1", "<"),
+            old_dead: settled("3", "<"),
         }
     }
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Events, newest first. A row whose status nobody knows is left out.
+    /// Returns events, newest first. Rows with an unknown status are omitted.
     ///
     /// # Errors
     /// If the database fails.
@@ -204,11 +211,11 @@ impl<DB: Backend> Store<DB> {
             Some(status) => &self.sql.inspect.list[1 + usize::from(status.code().unsigned_abs())],
         };
         let mut below = query.below.unwrap_or(i64::MAX);
-        // Few rows are pending or dead, and an index leads to them. Among all others we go back step by
-        // step, so that no statement reads the whole table for a filter that nothing passes.
+        // Few rows are pending or dead, and an index finds them. All other rows are read backwards in windows, so that
+        // no statement reads the whole table for a filter that matches no row.
         if matches!(query.status, Some(Status::New | Status::Retry | Status::Dead)) {
             let args = query.args(i64::MIN, below, query.limit);
-            return Ok(seen::<DB>(&self.rows(DOING, sql.clone(), args).await?));
+            return Ok(event_rows::<DB>(&self.rows(DOING, sql.clone(), args).await?));
         }
         let mut found = Vec::new();
         loop {
@@ -217,17 +224,17 @@ impl<DB: Backend> Store<DB> {
             let end = self.number(DOING, self.sql.inspect.window_end.clone(), args).await?;
             let (1.., Some(end)) = (left, end) else { return Ok(found) };
             let rows = self.rows(DOING, sql.clone(), query.args(end, below, left)).await?;
-            found.extend(seen::<DB>(&rows));
+            found.extend(event_rows::<DB>(&rows));
             if rows.len() >= left as usize {
-                // Some may be unreadable; there are others behind them in this window.
+                // Some may be unreadable. The next window would skip the remaining rows of this one.
                 return Ok(found);
             }
             below = end;
         }
     }
 
-    /// Events after a sequence, in that order, with or without their payloads. Rows that are committed
-    /// later may have a lower sequence.
+    /// Returns events after a sequence, in the order of their sequences, with or without payloads. Rows that are
+    /// committed later may have a lower sequence.
     ///
     /// # Errors
     /// If the database fails.
@@ -238,10 +245,10 @@ impl<DB: Backend> Store<DB> {
         payloads: bool,
     ) -> Result<Vec<EventRow>, Error> {
         let args = vec![i64::from(payloads).into(), after.into(), i64::from(limit).into()];
-        Ok(seen::<DB>(&self.rows(DOING, self.sql.inspect.follow.clone(), args).await?))
+        Ok(event_rows::<DB>(&self.rows(DOING, self.sql.inspect.follow.clone(), args).await?))
     }
 
-    /// The sequences of the newest rows after one and up to another.
+    /// Returns the sequences of the newest rows after one sequence and up to another.
     ///
     /// # Errors
     /// If the database fails.
@@ -251,17 +258,17 @@ impl<DB: Backend> Store<DB> {
         Ok(sequences::<DB>(&rows))
     }
 
-    /// The event with an id, and its payload.
+    /// Returns the event with an id, with its payload.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn find_event(&self, event_id: &str) -> Result<Option<EventRow>, Error> {
         let args = vec![1.into(), event_id.into()];
         let rows = self.rows("looking for an event", self.sql.inspect.find.clone(), args).await?;
-        Ok(seen::<DB>(&rows).pop())
+        Ok(event_rows::<DB>(&rows).pop())
     }
 
-    /// How many dead events there are of each type, the most first; 100,000 are looked at.
+    /// Counts the dead letters of each type, the most frequent first. It considers up to 100,000 of them.
     ///
     /// # Errors
     /// If the database fails.
@@ -275,32 +282,32 @@ impl<DB: Backend> Store<DB> {
         Ok(rows.iter().filter_map(count).collect())
     }
 
-    /// How many events were delivered within this time, counted up to 100,000. Rows that were deleted
-    /// when they were done are not counted.
+    /// Counts the events that were delivered within this time, up to 100,000. Rows that were deleted on delivery are
+    /// not counted.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn recently_done(&self, within: Duration) -> Result<u64, Error> {
-        self.count_ended(&self.sql.inspect.recently_done, within).await
+        self.count_settled(&self.sql.inspect.recently_done, within).await
     }
 
-    /// How many events were delivered longer ago than this, counted up to 100,000.
+    /// Counts the events that were delivered longer ago than `age`, up to 100,000.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn count_old_done(&self, age: Duration) -> Result<u64, Error> {
-        self.count_ended(&self.sql.inspect.old_done, age).await
+        self.count_settled(&self.sql.inspect.old_done, age).await
     }
 
-    /// How many events died longer ago than this, counted up to 100,000.
+    /// Counts the dead letters that died longer ago than `age`, up to 100,000.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn count_old_dead(&self, age: Duration) -> Result<u64, Error> {
-        self.count_ended(&self.sql.inspect.old_dead, age).await
+        self.count_settled(&self.sql.inspect.old_dead, age).await
     }
 
-    async fn count_ended(&self, parts: &[SqlStr], age: Duration) -> Result<u64, Error> {
+    async fn count_settled(&self, parts: &[SqlStr], age: Duration) -> Result<u64, Error> {
         let mut count = 0;
         for sql in parts {
             let part = self.number("counting events", sql.clone(), vec![span(age).into()]).await?;
@@ -309,29 +316,29 @@ impl<DB: Backend> Store<DB> {
         Ok(count.min(MOST))
     }
 
-    /// The statements of this file whose cost must not grow with the table.
+    /// Returns the statements of this file whose cost must not grow with the table.
     pub(super) fn bounded_inspections(&self) -> Vec<(&'static str, SqlStr, Vec<Arg>)> {
         let sql = &self.sql.inspect;
         let all = EventQuery::default().args(i64::MIN, i64::MAX, 20);
         let age = || vec![span(Duration::from_secs(60)).into()];
-        let ended = [
+        let counts = [
             ("recently done", &sql.recently_done),
             ("old done", &sql.old_done),
             ("old dead", &sql.old_dead),
         ];
         let mut bounded = vec![("list dead", sql.list[4].clone(), all)];
-        for (name, parts) in ended {
+        for (name, parts) in counts {
             bounded.extend(parts.iter().map(|sql| (name, sql.clone(), age())));
         }
         bounded
     }
 }
 
-fn seen<DB: Backend>(rows: &[DB::Row]) -> Vec<EventRow> {
+fn event_rows<DB: Backend>(rows: &[DB::Row]) -> Vec<EventRow> {
     rows.iter().filter_map(read::<DB>).collect()
 }
 
-/// Reads as much as it can: rows are inspected because something is wrong with them.
+/// Reads as many columns as possible: rows are often inspected because something is wrong with them.
 fn read<DB: Backend>(row: &DB::Row) -> Option<EventRow> {
     let row = RowReader::<DB>::new(row, &columns::INSPECTION);
     let small = |column| row.int(column).and_then(|number| u32::try_from(number).ok());

@@ -1,3 +1,5 @@
+//! Finds out when rows are due, without claiming them.
+
 use std::time::{Duration, SystemTime};
 
 use super::columns::ints;
@@ -5,8 +7,8 @@ use super::row::{micros, time};
 use super::{Backend, Store};
 use crate::Error;
 
-/// When the first pending rows are due, from a watermark on and from now on. Each part reads one row in the
-/// order of the index; a minimum might be taken over all of them.
+/// Selects when the first pending rows are due, from a low watermark on and from now on. Each subquery reads one row
+/// in the order of the index; `MIN` could read all of them.
 pub(super) const PEEK: &str = "\
     SELECT {micros:{now}}, {int:CASE WHEN fresh.due <= {now} THEN 1 ELSE 0 END}, \
         {int:CASE WHEN retried.due <= {now} THEN 1 ELSE 0 END}, \
@@ -24,20 +26,22 @@ pub(super) const PEEK: &str = "\
         WHERE {pending:2} AND available_at > {now} \
         ORDER BY available_at LIMIT 1) AS later_retried ON 1 = 1";
 
-/// When something is to be done.
+/// Whether rows are due, and when the next ones are.
 #[derive(Debug, Clone, Copy)]
 pub struct NextDue {
-    /// The database's clock.
+    /// The time of the database's clock.
     pub now: SystemTime,
-    /// Whether an event is due, though perhaps not for everybody.
+    /// Whether a row is due; perhaps of a type that no listener of this node handles.
     pub due: bool,
-    /// How long until the next one is.
+    /// The time until the next row is due.
     pub next_in: Option<Duration>,
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Looks whether rows are due that were not due before a time, and when the next ones are, whichever
-    /// listener handles them: one cheap statement instead of a claim in vain.
+    /// Returns whether rows are due, and when the next ones are, of any event type.
+    ///
+    /// Rows that were due before `fresh` (new) or `retried` (to be retried), the low watermarks, are not considered.
+    /// One cheap statement replaces claims that would return no rows.
     ///
     /// # Errors
     /// If the database fails.

@@ -1,4 +1,6 @@
-//! Every statement, rendered once for a table. This is the only place where text becomes SQL.
+//! The statements of a table, rendered once. This is the only file that turns text into SQL.
+//!
+//! The templates are in the `Dialect` where databases differ, and otherwise in the file that reads the rows.
 
 use std::time::Duration;
 
@@ -27,8 +29,8 @@ pub(super) struct Statements {
     pub(super) renew_update: Option<SqlStr>,
     pub(super) settle: Settling,
     pub(super) settle_delete: Settling,
-    /// Locks the rows that no other session has locked, for a transaction that then records results.
-    pub(super) lock_free: Option<SqlStr>,
+    /// Locks the rows that no other session has locked, for a transaction that then changes them.
+    pub(super) lock_rows: Option<SqlStr>,
     pub(super) states: SqlStr,
     pub(super) dead_query: SqlStr,
     pub(super) dead_one: SqlStr,
@@ -42,7 +44,7 @@ pub(super) struct Statements {
     pub(super) purge_dead: Vec<SqlStr>,
     pub(super) aged: SqlStr,
     pub(super) delete: Settling,
-    /// What is done, and what is dead.
+    /// For delivered and for dead events.
     pub(super) delete_settled: [Settling; 2],
     pub(super) pending: [SqlStr; 2],
     pub(super) estimate: SqlStr,
@@ -52,7 +54,7 @@ pub(super) struct Statements {
     pub(super) encrypted: Option<SqlStr>,
     pub(super) notify: Option<SqlStr>,
     pub(super) peek: SqlStr,
-    /// For what is new and what is retried.
+    /// For new and for retried events.
     pub(super) window_end: [SqlStr; 2],
     pub(super) now: SqlStr,
     pub(super) inspect: inspect::Sql,
@@ -60,12 +62,12 @@ pub(super) struct Statements {
     pub(super) doctor: doctor::Sql,
 }
 
-/// A statement that records results.
+/// A statement that changes rows by primary key.
 #[derive(Debug)]
 pub(super) struct Settling {
     /// Waits for rows that another session has locked.
     pub(super) waiting: SqlStr,
-    /// Passes over them; `None` if they are to be locked first, or never are.
+    /// Skips them; `None` if the free rows are locked first, or if the database has no row locks.
     pub(super) skipping: Option<SqlStr>,
 }
 
@@ -74,11 +76,11 @@ pub(super) struct Settling {
 pub(super) enum Insert {
     /// For any number of rows.
     Returning(SqlStr),
-    /// For any number of rows, and for so many rows each, from the most to one.
+    /// For any number of rows, and for fixed numbers of rows, the largest first and the last one 1.
     Failing { bulk: SqlStr, sizes: [(usize, SqlStr); 3] },
 }
 
-/// The statements that depend on which events are asked for.
+/// The statements that depend on the event types.
 #[derive(Debug)]
 pub(super) struct Claims {
     pub(super) fresh: SqlStr,
@@ -108,7 +110,7 @@ impl Statements {
             }
         };
         let delete = |only: &str| settling(&dialect.delete.replace("{only}", only));
-        let lock_free = match dialect.skip_locked {
+        let lock_rows = match dialect.skip_locked {
             SkipLocked::LockFirst(lock) => Some(sql(lock)),
             SkipLocked::Statement { .. } | SkipLocked::Alone => None,
         };
@@ -133,7 +135,7 @@ impl Statements {
             renew_update,
             settle: settling(&settle::render_verdicts(dialect.settle)),
             settle_delete: settling(dialect.settle_delete),
-            lock_free,
+            lock_rows,
             states: sql(dialect.states),
             dead_query: sql(dead::QUERY),
             dead_one: sql(dead::ONE),
@@ -142,13 +144,13 @@ impl Statements {
             dead_keys: sql(dead::KEYS),
             status_of: sql(dead::STATUS),
             replay: sql(dialect.replay_all),
-            // By its key, and not by the index of its status.
+            // `+ 0` keeps the planner from the index of the status: the rows are found by primary key.
             discard: delete("AND status + 0 = 3").waiting,
             purge_done: purge("1"),
             purge_dead: purge("3"),
             aged: sql(purge::AGED),
             delete: delete(""),
-            // By its key, and not by the index of its status.
+            // As above.
             delete_settled: [delete("AND status + 0 = 1"), delete("AND status + 0 = 3")],
             pending: ["0", "2"].map(|status| sql(&stats::PENDING.replace("{status}", status))),
             estimate: sql(dialect.estimate),
@@ -184,7 +186,7 @@ impl Insert {
         }
     }
 
-    /// Every one of them.
+    /// Returns all of them.
     pub(super) fn each(&self) -> Vec<&SqlStr> {
         match self {
             Self::Returning(sql) => vec![sql],
@@ -195,13 +197,13 @@ impl Insert {
     }
 }
 
-/// Which events a claim takes.
+/// The event types that a claim is restricted to.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Pairs {
     All,
-    /// Those of so many (aggregate, event) pairs.
+    /// Those of this number of (aggregate, event) pairs.
     Only(usize),
-    /// All but those of so many.
+    /// All except those of this number of pairs.
     Except(usize),
 }
 
@@ -233,7 +235,8 @@ impl Claims {
     }
 }
 
-/// Begins a transaction with the settings for a piece of work; of the relay, if there is a time-out.
+/// Returns the statement that begins a transaction with our settings, and with those of the relay if there is a
+/// time-out. `None` if the dialect has no settings.
 pub(super) fn settings(dialect: &Dialect, statement_timeout: Option<Duration>) -> Option<SqlStr> {
     if dialect.settings.is_empty() {
         return None;
@@ -247,26 +250,27 @@ pub(super) fn settings(dialect: &Dialect, statement_timeout: Option<Duration>) -
     Some(safe(dialect.begin_work.to_owned() + &settings.collect::<String>()))
 }
 
-/// Sets up a session of the relay's own.
+/// Returns the statement that sets up a session of the relay.
 pub(super) fn session(dialect: &Dialect, statement_timeout: Duration) -> Option<SqlStr> {
     let seconds = format!("{:.3}", statement_timeout.as_secs_f64());
     let millis = statement_timeout.as_millis().to_string();
     let whole = statement_timeout.as_secs_f64().ceil().to_string();
     let session = dialect.session?.replace("{seconds}", &seconds).replace("{millis}", &millis);
     let mut session = session.replace("{whole}", &whole);
-    // The session was started with these, but what the application runs on a new connection comes later.
+    // The session was started with these settings, but what the application runs on a new
+    // connection (`after_connect`) comes later and may have changed them.
     for (name, value) in dialect.settings.iter().chain(dialect.relay_settings) {
         session.push_str(&format!("; SET {name} = {value}"));
     }
     Some(safe(session))
 }
 
-/// A statement of the migrations.
+/// Renders a statement of the migrations.
 pub(super) fn of_schema(dialect: &Dialect, table: &Table, template: &str) -> SqlStr {
     safe(schema::render(dialect, table, &columns::expand(template)))
 }
 
-/// The name that sqlx gives to its savepoints.
+/// Returns the statement that creates a savepoint with the name that sqlx uses at this depth.
 pub(super) fn savepoint_of_sqlx(depth: usize) -> SqlStr {
     safe(format!("SAVEPOINT _sqlx_savepoint_{depth}"))
 }
@@ -276,7 +280,8 @@ pub(super) fn render(dialect: &Dialect, table: &Table, template: &str) -> SqlStr
     safe(dialect.render(&filter::expand(&columns::expand(template)), table))
 }
 
-/// The text consists of our own constants, of numbers, and of a [`Table`], which is checked and quoted.
+/// Marks a text as safe: it consists of constants of this crate, of numbers, and of a [`Table`], which is checked and
+/// quoted.
 fn safe(sql: String) -> SqlStr {
     AssertSqlSafe(sql).into_sql_str()
 }

@@ -1,10 +1,12 @@
+//! Counts for metrics and status displays, and the database's clock.
+
 use std::time::{Duration, SystemTime};
 
 use super::columns::ints;
 use super::{Backend, Store, TypeFilter, row};
 use crate::Error;
 
-/// What is in hand is due later than all that waits, so it is counted from there on.
+/// A claimed row is due in the future, when its lease expires, so the count of these starts at the current time.
 pub(super) const PENDING: &str = "\
     SELECT {int:COUNT(*)}, \
         (SELECT {int:COUNT(locked_by)} FROM (SELECT locked_by FROM {table} {by:claim} \
@@ -14,38 +16,39 @@ pub(super) const PENDING: &str = "\
     FROM (SELECT locked_by, locked_at, available_at FROM {table} {by:claim} \
         WHERE {pending:{status}} ORDER BY available_at LIMIT 100000) AS capped";
 
-/// Those of no pair that is asked for. Counted by themselves: between two counts others come and go.
+/// Counts the events of no given (aggregate, event) pair. This is not a difference of two counts, because events are
+/// added and settled between two statements.
 pub(super) const UNKNOWN: &str = "\
     SELECT {int:COUNT(*)} FROM (SELECT aggregate_type, event_type FROM {table} {by:claim} \
         WHERE {pending:{status}} ORDER BY available_at LIMIT 100000) AS capped \
     WHERE NOT (1 = 1 {pairs})";
 
-/// As a gauge, it must not cost more the more there are.
+/// The count of dead letters is a gauge, so its cost must have a limit.
 pub(super) const DEAD: &str = "\
     SELECT {int:COUNT(*)} FROM (SELECT 1 AS one FROM {table} {by:dead} \
         WHERE status = 3 LIMIT 100000) AS capped";
 
 pub(super) const NOW: &str = "SELECT {micros:{now}}";
 
-/// How an outbox stands. Counts are read from indexes and go up to 100,000 each.
+/// Counts of an outbox. Each is read from an index and goes up to 100,000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Not delivered yet, in hand or not.
+    /// The number of events that are not delivered yet, claimed or not.
     pub pending: u64,
-    /// In somebody's hand.
+    /// The number of claimed events.
     pub locked: u64,
-    /// Of types that this process does not handle.
+    /// The number of pending events of types that this process does not handle.
     pub unknown: u64,
-    /// Given up.
+    /// The number of dead letters.
     pub dead: u64,
-    /// Delivered and not purged yet; an estimate of the database's.
+    /// The number of events that are delivered and not purged yet, as estimated by the database.
     pub done_estimate: u64,
-    /// How long the oldest pending event has been due, or in hand.
+    /// How long the oldest pending event has been due or claimed.
     pub oldest_overdue: Duration,
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Counts what is pending and dead.
+    /// Counts pending, claimed, unroutable, dead and delivered events. `types` are those that this process handles.
     ///
     /// # Errors
     /// If the database fails.
@@ -76,7 +79,7 @@ impl<DB: Backend> Store<DB> {
         Ok(stats)
     }
 
-    /// The database's clock.
+    /// Returns the time of the database's clock.
     ///
     /// # Errors
     /// If the database fails.
