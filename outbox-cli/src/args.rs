@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use outbox_runtime::event::Status;
-use outbox_runtime::store::{DeadFilter, EventQuery, Fingerprint, Table};
+use outbox_runtime::store::{DeadFilter, EventFilter, EventQuery, Fingerprint, Table};
 
 use crate::exit;
 use crate::output::Format;
@@ -113,16 +113,9 @@ pub(crate) struct List {
 
 impl List {
     pub(crate) fn query(&self, now: SystemTime) -> EventQuery {
-        let Filter { event_type, aggregate_type, aggregate_id, tenant, since, before } =
-            self.filter.clone();
         EventQuery {
+            filter: self.filter.resolve(now),
             status: self.status.map(StatusArg::status),
-            event_type,
-            aggregate_type,
-            aggregate_id,
-            tenant_id: tenant,
-            since: since.map(|time| time.resolve(now)),
-            before: before.map(|time| time.resolve(now)),
             below: self.below,
             limit: self.limit,
             payloads: self.payload,
@@ -149,28 +142,42 @@ impl StatusArg {
     }
 }
 
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, PartialEq, Default, Args)]
 #[command(next_help_heading = "Filters")]
 pub(crate) struct Filter {
     /// Only this event type
     #[arg(long = "type", value_name = "EVENT_TYPE")]
-    pub(crate) event_type: Option<String>,
+    event_type: Option<String>,
     /// Only this aggregate type
     #[arg(long)]
-    pub(crate) aggregate_type: Option<String>,
+    aggregate_type: Option<String>,
     /// Only the aggregate with this id
     #[arg(long)]
-    pub(crate) aggregate_id: Option<String>,
+    aggregate_id: Option<String>,
     /// Only this tenant
     #[arg(long)]
-    pub(crate) tenant: Option<String>,
+    tenant: Option<String>,
     /// Only events written (not: died) since this time: `2h` for two hours ago, or UTC such as
     /// 2026-03-01T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = TimeArg::parse)]
-    pub(crate) since: Option<TimeArg>,
+    since: Option<TimeArg>,
     /// Only events written before this time
     #[arg(long, value_name = "TIME", value_parser = TimeArg::parse)]
-    pub(crate) before: Option<TimeArg>,
+    before: Option<TimeArg>,
+}
+
+impl Filter {
+    /// Returns the filter; `now` is the time of the database's clock.
+    fn resolve(&self, now: SystemTime) -> EventFilter {
+        EventFilter {
+            event_type: self.event_type.clone(),
+            aggregate_type: self.aggregate_type.clone(),
+            aggregate_id: self.aggregate_id.clone(),
+            tenant_id: self.tenant.clone(),
+            since: self.since.map(|time| time.resolve(now)),
+            before: self.before.map(|time| time.resolve(now)),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -256,27 +263,11 @@ pub(crate) struct DeadFilterArgs {
 impl DeadFilterArgs {
     /// Returns whether no filter is set.
     pub(crate) fn is_empty(&self) -> bool {
-        let Filter { event_type, aggregate_type, aggregate_id, tenant, since, before } =
-            &self.filter;
-        let texts = [event_type, aggregate_type, aggregate_id, tenant];
-        texts.iter().all(|text| text.is_none())
-            && since.is_none()
-            && before.is_none()
-            && self.cause.is_none()
+        self.filter == Filter::default() && self.cause.is_none()
     }
 
     pub(crate) fn resolve(&self, now: SystemTime) -> DeadFilter {
-        let Filter { event_type, aggregate_type, aggregate_id, tenant, since, before } =
-            self.filter.clone();
-        DeadFilter {
-            event_type,
-            aggregate_type,
-            aggregate_id,
-            tenant_id: tenant,
-            since: since.map(|time| time.resolve(now)),
-            before: before.map(|time| time.resolve(now)),
-            fingerprint: self.cause,
-        }
+        DeadFilter { events: self.filter.resolve(now), fingerprint: self.cause }
     }
 }
 

@@ -34,8 +34,8 @@ pub use outbox_runtime::{MetricsFacade, PrefixError};
 #[doc(inline)]
 pub use outbox_runtime::store::{
     Backend, Completion, DEFAULT_TABLE, DatabaseErrorKind, DeadEvent, DeadFilter, DoctorOptions,
-    EventQuery, EventRow, Finding, FindingLevel, Fingerprint, NoFingerprint, PendingType,
-    SchemaError, SchemaState, Stats, Store, Table, TableError, migrate, migration_sql,
+    EventFilter, EventQuery, EventRow, Finding, FindingLevel, Fingerprint, NoFingerprint,
+    PendingType, SchemaError, SchemaState, Stats, Store, Table, TableError, migrate, migration_sql,
 };
 #[doc(inline)]
 pub use outbox_runtime::write::{

@@ -237,7 +237,7 @@ async fn an_undecodable_row_does_not_affect_other_rows<DB: TestDatabase>(db: Fre
         undecodable,
         [
             (inserted[1].sequence, "the headers are not a JSON object of strings"),
-            (inserted[2].sequence, "the event id is not one"),
+            (inserted[2].sequence, "the event id is invalid"),
         ]
     );
     let dead: Vec<Settlement> = claimed

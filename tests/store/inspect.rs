@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use outbox::{EventEnvelope, Status};
 use outbox_runtime::event::Verdict;
-use outbox_runtime::store::{Completion, DoctorOptions, EventQuery, FindingLevel, Store};
+use outbox_runtime::store::{
+    Completion, DoctorOptions, EventFilter, EventQuery, FindingLevel, Store,
+};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database};
 
 use super::claim;
@@ -58,17 +60,19 @@ async fn every_filter_narrows<DB: TestDatabase>(db: Fresh<DB>) {
     }
     let text = |text: &str| Some(text.to_owned());
     let recent = Some(SystemTime::now() - HOUR);
-    for (query, expected) in [
-        (EventQuery { event_type: text("B"), ..all() }, vec!["new", "dead"]),
-        (EventQuery { aggregate_type: text("Order"), ..all() }, vec!["dead", "done"]),
-        (EventQuery { aggregate_type: text("__GLOBAL__"), ..all() }, vec!["new", "retry"]),
-        (EventQuery { aggregate_id: text("8"), ..all() }, vec!["dead"]),
-        (EventQuery { tenant_id: text("acme"), ..all() }, vec!["new", "retry"]),
-        (EventQuery { since: recent, ..all() }, vec!["new", "dead", "done"]),
-        (EventQuery { before: recent, ..all() }, vec!["retry"]),
+    let none = EventFilter::default;
+    let cases: [(EventQuery, Vec<&str>); 9] = [
+        (EventFilter { event_type: text("B"), ..none() }.into(), vec!["new", "dead"]),
+        (EventFilter { aggregate_type: text("Order"), ..none() }.into(), vec!["dead", "done"]),
+        (EventFilter { aggregate_type: text("__GLOBAL__"), ..none() }.into(), vec!["new", "retry"]),
+        (EventFilter { aggregate_id: text("8"), ..none() }.into(), vec!["dead"]),
+        (EventFilter { tenant_id: text("acme"), ..none() }.into(), vec!["new", "retry"]),
+        (EventFilter { since: recent, ..none() }.into(), vec!["new", "dead", "done"]),
+        (EventFilter { before: recent, ..none() }.into(), vec!["retry"]),
         (EventQuery { limit: 2, ..all() }, vec!["new", "dead"]),
-        (EventQuery { tenant_id: text("unknown"), ..all() }, vec![]),
-    ] {
+        (EventFilter { tenant_id: text("unknown"), ..none() }.into(), vec![]),
+    ];
+    for (query, expected) in cases {
         assert_eq!(listed(&store, query.clone()).await, expected, "{query:?}");
     }
     let first = store.list(&EventQuery { limit: 2, ..all() }).await.unwrap();
@@ -106,7 +110,7 @@ async fn a_rare_event_is_found_behind_many_others<DB: TestDatabase>(db: Fresh<DB
         .replace("{from}", "1")
         .replace("{to}", "41000");
     db.run(fill).await;
-    let rare = EventQuery { event_type: Some("Rare".to_owned()), ..EventQuery::default() };
+    let rare = EventFilter::event_type("Rare").into();
     assert_eq!(listed(&store, rare).await, ["rare"]);
     let many = EventQuery { limit: 40_500, ..EventQuery::default() };
     assert_eq!(store.list(&many).await.unwrap().len(), 40_500);

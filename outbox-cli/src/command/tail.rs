@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use outbox_runtime::store::{Backend, EventQuery, EventRow, Store};
+use outbox_runtime::store::{Backend, EventFilter, EventQuery, EventRow, Store};
 
 use super::event::{Document, aggregate};
 use crate::args::Tail;
@@ -33,7 +33,7 @@ async fn follow<DB: Backend>(session: &Session<DB>, args: &Tail) -> Result<Exit,
     let fault = |error| session.fault(error);
     let mut follower = Follower::new(&session.store).await.map_err(fault)?;
     let query = EventQuery {
-        event_type: args.event_type.clone(),
+        filter: EventFilter { event_type: args.event_type.clone(), ..EventFilter::default() },
         below: Some(follower.head.saturating_add(1)),
         limit: args.lines,
         payloads: args.payload,

@@ -40,10 +40,10 @@ impl<DB: Backend> Cursor<DB> {
     pub(super) async fn next(&mut self) -> Result<Option<Vec<DeadKey>>, Error> {
         while let Some(started) = self.started {
             let mut page =
-                self.store.dead_keys(&self.filter, self.after, started, self.page).await?;
+                self.store.dead_keys(&self.filter.events, self.after, started, self.page).await?;
             let Some(last) = page.last() else { break };
             self.after = last.sequence;
-            page.retain(|key| self.filter.names_error(key.last_error.as_deref()));
+            page.retain(|key| self.filter.matches_error(key.last_error.as_deref()));
             if !page.is_empty() {
                 return Ok(Some(page));
             }

@@ -46,7 +46,7 @@ pub(super) async fn collect<DB: Backend>(mut cursor: Cursor<DB>) -> Result<Vec<D
 
 fn add(groups: &mut HashMap<(String, String), DeadGroup>, key: DeadKey) {
     let mut name = (key.event_type, pattern(key.last_error.as_deref().unwrap_or_default()));
-    let mut fingerprint = Some(Fingerprint::of_pattern(&name.1));
+    let mut fingerprint = Some(Fingerprint::from_pattern(&name.1));
     if groups.len() >= MAX_GROUPS && !groups.contains_key(&name) {
         name.1 = OTHER_ERRORS.to_owned();
         fingerprint = None;

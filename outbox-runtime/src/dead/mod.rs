@@ -37,8 +37,7 @@ use cursor::Cursor;
 /// for group in dead.groups(&DeadFilter::default()).await? {
 ///     println!("{} × {}: {}", group.count, group.event_type, group.error);
 /// }
-/// let receipts = DeadFilter { event_type: Some("Paid".to_owned()), ..DeadFilter::default() };
-/// let replayed = dead.replay_all(&receipts, 500).await?;
+/// let replayed = dead.replay_all(&DeadFilter::event_type("Paid"), 500).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -83,10 +82,10 @@ impl<DB: Backend> DeadEvents<DB> {
         while found.len() < limit as usize {
             // A fingerprint is matched here and not in SQL, so only a few rows of a page may match.
             let wanted = if filter.fingerprint.is_some() { stream::PAGE } else { limit };
-            let page = self.store.dead(filter, after, wanted.min(stream::PAGE)).await?;
+            let page = self.store.dead(&filter.events, after, wanted.min(stream::PAGE)).await?;
             let Some(last) = page.last() else { break };
             after = last.sequence;
-            found.extend(page.into_iter().filter(|dead| filter.names_error_of(dead)));
+            found.extend(page.into_iter().filter(|dead| filter.matches_cause(dead)));
         }
         found.truncate(limit as usize);
         Ok(found)
@@ -112,7 +111,7 @@ impl<DB: Backend> DeadEvents<DB> {
     /// Returns an error if the database fails.
     pub async fn count(&self, filter: &DeadFilter) -> Result<u64, Error> {
         if filter.fingerprint.is_none() {
-            return self.store.count_dead(filter).await;
+            return self.store.count_dead(&filter.events).await;
         }
         let (mut cursor, mut count) = (Cursor::start(&self.store, filter, cursor::PAGE).await?, 0);
         while let Some(page) = cursor.next().await? {

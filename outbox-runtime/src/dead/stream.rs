@@ -38,7 +38,7 @@ impl<DB: Backend> DeadStream<DB> {
     }
 
     fn read(&self) -> Reading {
-        let (store, filter, after) = (self.store.clone(), self.filter.clone(), self.after);
+        let (store, filter, after) = (self.store.clone(), self.filter.events.clone(), self.after);
         Box::pin(async move { store.dead(&filter, after, PAGE).await })
     }
 }
@@ -68,8 +68,8 @@ impl<DB: Backend> Stream for DeadStream<DB> {
                 Ok(page) => {
                     this.exhausted = page.is_empty();
                     this.after = page.last().map_or(this.after, |last| last.sequence);
-                    let named = page.into_iter().filter(|dead| this.filter.names_error_of(dead));
-                    this.ready.extend(named);
+                    let matching = page.into_iter().filter(|dead| this.filter.matches_cause(dead));
+                    this.ready.extend(matching);
                 }
                 Err(error) => return Poll::Ready(Some(Err(error))),
             }

@@ -1,8 +1,8 @@
-//! What is bound to a statement.
+//! The arguments of statements.
 
 use serde::Serialize;
 
-/// One argument.
+/// One argument of a statement.
 #[derive(Debug)]
 pub enum Arg {
     /// A number or NULL.
@@ -53,7 +53,7 @@ pub(super) enum Cell {
     Text(Option<String>),
 }
 
-/// Rows to be bound as a whole, so that one statement serves any number of them. Never empty.
+/// Rows that are bound together, so that the text of a statement does not depend on their number. Never empty.
 pub(super) struct Batch(Vec<Vec<Cell>>);
 
 impl Batch {
@@ -63,7 +63,7 @@ impl Batch {
         Self(rows.into_iter().map(Vec::from).collect())
     }
 
-    /// One argument for each value, row by row.
+    /// Returns one argument for each value, row by row.
     pub(super) fn into_values(self) -> Vec<Arg> {
         let arg = |cell| match cell {
             Cell::Int(value) => Arg::Int(value),
@@ -72,10 +72,10 @@ impl Batch {
         self.0.into_iter().flatten().map(arg).collect()
     }
 
-    /// One array for each column, or one JSON text: an array of arrays.
+    /// Returns one array for each column, or one JSON text with an array for each row.
     pub(super) fn into_args(self, arrays: bool) -> Vec<Arg> {
         if !arrays {
-            // Numbers and texts always serialise.
+            // Numbers and texts cannot fail to serialise.
             return vec![serde_json::to_string(&self.0).unwrap_or_default().into()];
         }
         let mut columns: Vec<Arg> = Vec::new();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn as_arrays() {
+    fn columns_become_arrays() {
         let args = batch().into_args(true);
         assert!(matches!(&args[0], Arg::Ints(values) if *values == [Some(1), None]));
         assert!(matches!(&args[1], Arg::Texts(values) if values.len() == 2));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn as_json() {
+    fn rows_become_json() {
         let args = batch().into_args(false);
         let [Arg::Text(Some(json))] = args.as_slice() else { panic!("{args:?}") };
         assert_eq!(json, r#"[[1,"a\"b"],[null,null]]"#);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use sqlx::{Connection, SqlStr};
 
 use super::batch::{Arg, Batch, Cell};
+use super::columns::{self, Column, RowReader};
 use super::dialect::{Dialect, Locking};
 use super::row::{self, span};
 use super::statements::{self, Pairs, Statements};
@@ -153,13 +154,14 @@ impl Fetched {
     }
 
     fn add<DB: Backend>(&mut self, row: &DB::Row, owner: &str) {
-        let due_at = due_at::<DB>(row);
-        let decoded = row::read::<DB>(row, due_at.and_then(row::time));
+        let row = RowReader::<DB>::new(row, &columns::CLAIM);
+        let due_at = row.int(Column::DueAt);
+        let decoded = row::read(&row, due_at.and_then(row::time));
         // A value that is not a time sorts before all others.
         let due_at = due_at.unwrap_or(DB::DIALECT.earliest);
         let mut fetched = FetchedRow { due_at, row: decoded };
         if let Ok(claim) = &mut fetched.row {
-            claim.taken_over = last_owner::<DB>(row).is_some_and(|last| last != owner);
+            claim.taken_over = row.text(Column::LastOwner).is_some_and(|last| last != owner);
         }
         let size = fetched.row.as_ref().map_or(0, |row| row.envelope.bytes());
         // Once one did not fit, none that follows is taken, so that none is skipped.
@@ -357,7 +359,7 @@ impl<DB: Backend> Store<DB> {
         let rows = with_connection!(self, connection => {
             fault_point!(self, Claim => DB::fetch(connection, update.clone(), args).await)
         });
-        rows.map(|rows| row::sequences::<DB>(&rows))
+        rows.map(|rows| columns::sequences::<DB>(&rows))
     }
 }
 
@@ -376,14 +378,4 @@ async fn fetch<DB: Backend>(
 
 fn count(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
-}
-
-/// The column after those of the row: when it was due, before this claim.
-fn due_at<DB: Backend>(row: &DB::Row) -> Option<i64> {
-    DB::int(row, row::WIDTH).ok().flatten()
-}
-
-/// The column after that: the last owner, if it has not settled the row.
-fn last_owner<DB: Backend>(row: &DB::Row) -> Option<String> {
-    DB::text(row, row::WIDTH + 1).ok().flatten()
 }

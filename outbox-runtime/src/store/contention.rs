@@ -1,9 +1,11 @@
+//! Retries of statements that fail because of concurrent transactions.
+
 use std::time::Duration;
 
 use super::Backend;
 use crate::Error;
 
-/// How often something is tried when others are in the way.
+/// The maximum number of tries.
 const TRIES: u32 = 8;
 
 /// Counts the tries of one operation.
@@ -17,16 +19,16 @@ impl Contention {
         Self { doing, tries: 1 }
     }
 
-    /// Waits a little after a deadlock or a lock that was not had in time.
+    /// Waits for a few milliseconds after a deadlock or a lock time-out, before the next try.
     ///
     /// # Errors
-    /// Any other failure, or one too many.
+    /// Returns any other error, and that of the last try.
     pub(super) async fn wait<DB: Backend>(&mut self, error: sqlx::Error) -> Result<(), Error> {
-        let passes = match &error {
+        let may_retry = match &error {
             sqlx::Error::Database(error) => self.tries < TRIES && DB::is_contention(&**error),
             _ => false,
         };
-        if !passes {
+        if !may_retry {
             return Err(Error::database(self.doing)(error));
         }
         let pause = u64::from(self.tries) * 2 + rand::random_range(0..8);
@@ -36,8 +38,9 @@ impl Contention {
     }
 }
 
-/// Evaluates an expression again while others are in the way. A function that takes an async closure
-/// would do, but its future could not be proven to be `Send`.
+/// Evaluates an expression again while it fails because of concurrent transactions.
+///
+/// It is not a function with an async closure, because the compiler cannot prove the future of one to be `Send`.
 macro_rules! retrying {
     ($database:ty, $doing:expr, $attempt:expr) => {{
         let mut contention = $crate::store::contention::Contention::new($doing);

@@ -1,4 +1,4 @@
-//! Every statement with arguments, for the tests of what statements cost.
+//! The statements with sample arguments, for the tests of their query plans and costs.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,25 +7,25 @@ use sqlx::{SqlStr, Transaction};
 use super::batch::Arg;
 use super::session::SetUp;
 use super::{
-    Backend, ClaimRequest, DeadFilter, Lease, Position, Quota, Renewal, Settlement, Store,
-    TypeFilter, row, settle,
+    Backend, ClaimRequest, EventFilter, Lease, Position, Quota, Renewal, Settlement, Store,
+    TypeFilter, dead, row, settle,
 };
 use crate::Error;
 use crate::event::{Status, Verdict};
 
-/// A statement: what it is called, its text, and what is bound to it.
+/// A statement: its name, its text and its arguments.
 pub type Explained = (&'static str, SqlStr, Vec<Arg>);
 
-/// The owner of the rows that statements by key are explained with; their token is 1.
+/// The owner of the rows that the statements by key change; the token of these rows is 1.
 pub const EXPLAINER: &str = "explain";
 
 const LEASE: Lease<'static> = Lease { owner: EXPLAINER, length: Duration::from_secs(30) };
 
-/// How many rows a claim asks for.
+/// The number of rows that a claim requests.
 const CLAIMED: usize = 200;
 
 impl<DB: Backend> Store<DB> {
-    /// Begins a transaction with the settings under which the statements run.
+    /// Begins a transaction with the settings that the statements run with.
     ///
     /// # Errors
     /// If the database fails.
@@ -35,22 +35,22 @@ impl<DB: Backend> Store<DB> {
         self.pool.begin_with(begin.clone()).await.map_err(Error::database("explaining"))
     }
 
-    /// The same store on a single connection of the relay's.
+    /// Returns the same store with a relay's single connection.
     ///
     /// # Errors
-    /// If no connection can be made.
+    /// If the connection fails.
     #[doc(hidden)]
     pub async fn explaining_relay(&self) -> Result<Self, Error> {
         self.for_relay(1, Duration::from_secs(60)).await
     }
 
-    /// The same store as a relay has it behind a connection pooler.
+    /// Returns the same store as a relay uses it behind a connection pooler.
     #[doc(hidden)]
     pub fn explaining_pooled_relay(&self) -> Self {
         self.relay(2, Duration::from_secs(10), SetUp::InTransactions)
     }
 
-    /// The statements whose cost must not grow with the table. Claims look from a watermark on.
+    /// Returns the statements whose cost must not grow with the table. Claims start at a low watermark.
     #[doc(hidden)]
     pub fn bounded(&self, types: &TypeFilter, watermark: Option<SystemTime>) -> Vec<Explained> {
         let after = watermark.map(Position::before);
@@ -61,13 +61,9 @@ impl<DB: Backend> Store<DB> {
         let claims = types.claims(&self.sql);
         let claim = || self.claim_args(&request);
         let from = || watermark.map_or(self.dialect().earliest, row::micros).into();
-        // Like claims, a purge goes on where it was.
+        // Like claims, a purge continues where it stopped.
         let old = || vec![row::span(Duration::from_secs(86_400)).into(), from(), 500.into()];
-        let dead = |more: &[i64]| {
-            let mut args = DeadFilter::default().args();
-            args.extend(more.iter().copied().map(Arg::from));
-            args
-        };
+        let dead = |more: &[i64]| dead::filter_args(&EventFilter::default(), more);
         let mut bounded = vec![
             ("claim fresh", claims.fresh.clone(), claim()),
             ("claim retried", claims.retried.clone(), claim()),
@@ -83,7 +79,7 @@ impl<DB: Backend> Store<DB> {
         bounded
     }
 
-    /// The statements that go on after a sequence.
+    /// Returns the statements that continue after a sequence.
     #[doc(hidden)]
     pub fn after(&self, sequence: i64) -> Vec<Explained> {
         let age = row::span(Duration::ZERO);
@@ -91,7 +87,7 @@ impl<DB: Backend> Store<DB> {
         vec![("aged", self.sql.aged.clone(), aged)]
     }
 
-    /// The statements that count, each up to 100,000 rows.
+    /// Returns the statements that count rows, up to 100,000 each.
     #[doc(hidden)]
     pub fn counting(&self, types: &TypeFilter) -> Vec<Explained> {
         let pending = self.sql.pending.iter().map(|sql| ("count pending", sql.clone(), vec![]));
@@ -100,8 +96,8 @@ impl<DB: Backend> Store<DB> {
         pending.chain(unknown.map(|sql| ("count unknown", sql.clone(), args()))).collect()
     }
 
-    /// The statements that must go from a batch to its rows by their key. The rows are pending and
-    /// claimed by [`EXPLAINER`].
+    /// Returns the statements that must find the rows of a batch by primary key. The rows are pending and claimed by
+    /// [`EXPLAINER`].
     #[doc(hidden)]
     pub fn by_key(&self, rows: &[i64]) -> Vec<Explained> {
         let renewals: Vec<Renewal> = rows
@@ -117,22 +113,22 @@ impl<DB: Backend> Store<DB> {
         let keys = || vec![Arg::Ints(rows.iter().copied().map(Some).collect())];
         let updates = || settle::updates(&done, EXPLAINER, arrays);
         let deletions = || settle::deletions(&done, EXPLAINER, arrays);
-        let (finish, delete) = (&self.sql.settle, &self.sql.settle_delete);
+        let (settle, delete) = (&self.sql.settle, &self.sql.settle_delete);
         let mut by_key = vec![
-            ("renew", self.sql.renew.clone(), self.renewal(LEASE, &renewals)),
-            ("settle", finish.waiting.clone(), updates()),
+            ("renew", self.sql.renew.clone(), self.renewal_args(LEASE, &renewals)),
+            ("settle", settle.waiting.clone(), updates()),
             ("settle, delete", delete.waiting.clone(), deletions()),
             ("states", self.sql.states.clone(), keys()),
             ("delete rows", self.sql.delete.waiting.clone(), keys()),
         ];
         let skipping = [
-            ("settle unlocked", &finish.skipping, updates()),
+            ("settle unlocked", &settle.skipping, updates()),
             ("settle unlocked, delete", &delete.skipping, deletions()),
             ("delete rows unlocked", &self.sql.delete.skipping, keys()),
         ];
         let skipping = skipping.into_iter();
         by_key.extend(skipping.filter_map(|(name, sql, args)| Some((name, sql.clone()?, args))));
-        if let Some(lock) = &self.sql.lock_free {
+        if let Some(lock) = &self.sql.lock_rows {
             by_key.push(("lock", lock.clone(), keys()));
         }
         if let Some(update) = &self.sql.claim_update {
@@ -143,7 +139,7 @@ impl<DB: Backend> Store<DB> {
         by_key
     }
 
-    /// The statements that go from a batch to its dead rows by their key.
+    /// Returns the statements that must find the dead rows of a batch by primary key.
     #[doc(hidden)]
     pub fn dead_by_key(&self, rows: &[i64]) -> Vec<Explained> {
         let keys = || vec![Arg::Ints(rows.iter().copied().map(Some).collect())];

@@ -1,35 +1,39 @@
+//! Fingerprints of errors: equal for errors with the same cause.
+
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// What errors have in common that differ in numbers, ids and quoted words only. So a thousand dead
-/// events with one cause are one line.
+/// Identifies the cause of an error: it is the same for errors that differ only in numbers, ids and quoted words.
+///
+/// A thousand dead letters with one cause are then one group.
 ///
 /// ```
 /// # use outbox_runtime::store::Fingerprint;
-/// let first = Fingerprint::of("order 7: no answer from 10.0.0.3 after 30s");
-/// let second = Fingerprint::of("order 8: no answer from 10.0.0.4 after 31s");
+/// let first = Fingerprint::new("order 7: no answer from 10.0.0.3 after 30s");
+/// let second = Fingerprint::new("order 8: no answer from 10.0.0.4 after 31s");
 /// assert_eq!(first, second);
-/// assert_ne!(first, Fingerprint::of("order 7: refused"));
+/// assert_ne!(first, Fingerprint::new("order 7: refused"));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(u64);
 
-/// A text that is no fingerprint.
+/// The error for a text that is not a fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a fingerprint has 16 hexadecimal digits")]
 #[non_exhaustive]
 pub struct NoFingerprint;
 
 impl Fingerprint {
-    /// The fingerprint of an error.
-    pub fn of(error: &str) -> Self {
-        Self::of_pattern(&pattern(error))
+    /// Computes the fingerprint of an error.
+    pub fn new(error: &str) -> Self {
+        Self::from_pattern(&pattern(error))
     }
 
-    pub(crate) fn of_pattern(pattern: &str) -> Self {
-        // FNV-1a: the same in every process and version, which the standard hasher does not promise.
+    /// Computes the fingerprint of a [`pattern`].
+    pub(crate) fn from_pattern(pattern: &str) -> Self {
+        // FNV-1a is the same in every process and version, which the standard hasher does not guarantee.
         let hash = pattern.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -53,16 +57,17 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// Longer texts differ at their end more often than in their cause.
-const LONGEST: usize = 200;
+/// The maximum length of a pattern in bytes, approximately. Longer texts differ at their end more often than in their
+/// cause.
+const MAX_BYTES: usize = 200;
 
-/// An error without what differs from case to case: words with a digit become `#`, quoted ones `…`.
+/// Returns an error without the parts that vary: words with a digit become `#`, quoted ones `…`.
 pub(crate) fn pattern(error: &str) -> String {
     let mut pattern = String::new();
     let mut rest = error;
     let mut after_letter = false;
-    while let (Some(letter), true) = (rest.chars().next(), pattern.len() < LONGEST) {
-        // In `can't` nothing is quoted.
+    while let (Some(letter), true) = (rest.chars().next(), pattern.len() < MAX_BYTES) {
+        // The apostrophe of `can't` does not open a quotation.
         let opens = closing(letter).filter(|_| !after_letter);
         let quoted = opens.and_then(|closing| {
             let inside = &rest[letter.len_utf8()..];
@@ -73,9 +78,9 @@ pub(crate) fn pattern(error: &str) -> String {
                 pattern.extend([letter, '…', closing]);
                 end + closing.len_utf8()
             }
-            None if is_of_word(letter) => {
-                let end = rest.find(|letter| !is_of_word(letter)).unwrap_or(rest.len());
-                // A stop at the end of a sentence is not part of its last word.
+            None if is_word_char(letter) => {
+                let end = rest.find(|letter| !is_word_char(letter)).unwrap_or(rest.len());
+                // A full stop at the end of a sentence is not part of its last word.
                 let word = rest[..end].trim_end_matches(['.', ':', '-']);
                 let varies = word.bytes().any(|byte| byte.is_ascii_digit());
                 match word {
@@ -95,8 +100,8 @@ pub(crate) fn pattern(error: &str) -> String {
     pattern
 }
 
-/// Ids, addresses, times and paths are one word each.
-fn is_of_word(letter: char) -> bool {
+/// Returns whether a character is part of a word. Ids, addresses, times and paths are one word each.
+fn is_word_char(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "-_.:/".contains(letter)
 }
 
@@ -114,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_varies_is_left_out() {
+    fn patterns_omit_what_varies() {
         for (error, expected) in [
             ("order 7 is gone", "order # is gone"),
             ("no answer from 10.0.0.3:5432 after 30s.", "no answer from # after #."),
@@ -127,12 +132,12 @@ mod tests {
         ] {
             assert_eq!(pattern(error), expected, "{error}");
         }
-        assert!(pattern(&"long ".repeat(1_000)).len() < LONGEST + 10);
+        assert!(pattern(&"long ".repeat(1_000)).len() < MAX_BYTES + 10);
     }
 
     #[test]
-    fn it_reads_back_and_nothing_else_does() {
-        let fingerprint = Fingerprint::of("order 7 is gone");
+    fn only_fingerprints_are_parsed() {
+        let fingerprint = Fingerprint::new("order 7 is gone");
         assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
         for text in ["", "12", "+123456789abcdef", "0123456789abcdefg", "é123456789abcde"] {
             assert_eq!(text.parse::<Fingerprint>(), Err(NoFingerprint), "{text}");
@@ -140,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_same_in_every_version() {
-        assert_eq!(Fingerprint::of("").to_string(), "cbf29ce484222325");
+    fn fingerprints_are_the_same_in_every_version() {
+        assert_eq!(Fingerprint::new("").to_string(), "cbf29ce484222325");
     }
 }

@@ -1,42 +1,50 @@
+//! Inserts events, in the transaction of the application.
+
 use std::collections::HashMap;
 
 use sqlx::SqlStr;
 
 use super::batch::{Arg, Batch, Cell};
 use super::claim::Lease;
+use super::columns::{self, Column, RowReader};
 use super::row::{micros, span};
 use super::statements::Insert;
 use super::{Backend, Store, fault_point};
 use crate::Error;
 use crate::event::{Delay, EventEnvelope};
 
+/// Claims a row that has not been touched since it was inserted.
+pub(super) const CLAIM_ONE: &str = "\
+    UPDATE {table} SET available_at = {later:$1}, locked_by = $2, locked_at = {now}, claim_token = 1 \
+    WHERE sequence = $3 AND event_id = $4 AND claim_token = 0 AND status = 0 AND locked_by IS NULL";
+
 /// An event to be inserted.
 #[derive(Debug, Clone, Copy)]
 pub struct NewRow<'a> {
     /// The event.
     pub envelope: &'a EventEnvelope,
-    /// `None` inserts the row due now, or when its delay ends, for any poller. With a lease it is inserted
-    /// already claimed, with token 1, so that no poller can take it.
+    /// With a lease, the row is inserted as claimed, with token 1, so that no poller can claim it. With `None` it is
+    /// due now, or when its delay ends, for any poller.
     pub claimed: Option<Lease<'a>>,
 }
 
-/// What became of an event that was inserted.
+/// The result of inserting one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inserted {
-    /// The row.
+    /// The sequence of the row.
     pub sequence: i64,
-    /// The id existed already; the row is the first one's.
+    /// Whether the id existed already; the sequence is then that of the existing row.
     pub duplicate: bool,
 }
 
-/// The most that goes into one statement.
+/// The maximum number of rows of one statement.
 const CHUNK_ROWS: usize = 500;
-/// MySQL takes no larger packet where its limit is the default of MySQL 5.7.
+/// The maximum size of one statement: the default limit of MySQL 5.7 for a packet.
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 
 impl<DB: Backend> Store<DB> {
-    /// Inserts events on the connection of the business transaction. An id that exists already is
-    /// no error and no second row.
+    /// Inserts events on the connection of the application's transaction. If an id exists already, the event is not
+    /// inserted again; this is not an error.
     ///
     /// # Errors
     /// If the database fails.
@@ -88,7 +96,7 @@ impl<DB: Backend> Store<DB> {
             .collect())
     }
 
-    /// The statement skips what exists and returns what it has inserted.
+    /// Inserts with a statement that skips existing ids and returns the rows that it has inserted.
     async fn insert_returning(
         &self,
         connection: &mut DB::Connection,
@@ -96,7 +104,7 @@ impl<DB: Backend> Store<DB> {
         rows: &[&NewRow<'_>],
     ) -> Result<HashMap<String, Inserted>, Error> {
         let failed = || Error::database("inserting events");
-        let args = arguments(rows).into_args(DB::DIALECT.arrays);
+        let args = values(rows).into_args(DB::DIALECT.arrays);
         let returned = fault_point!(self, Write => DB::fetch(connection, sql.clone(), args).await);
         let mut sequences = by_event_id::<DB>(returned.map_err(failed())?, false);
         if sequences.len() < rows.len() {
@@ -110,6 +118,7 @@ impl<DB: Backend> Store<DB> {
         Ok(sequences)
     }
 
+    /// Returns the rows with these ids, as duplicates.
     pub(super) async fn find(
         &self,
         connection: &mut DB::Connection,
@@ -121,7 +130,7 @@ impl<DB: Backend> Store<DB> {
         Ok(by_event_id::<DB>(rows, true))
     }
 
-    /// Claims a row that was inserted due, if nobody has touched it since; gives whether it did.
+    /// Claims a row that was inserted as due, unless it has been touched since. Returns whether it was claimed.
     ///
     /// # Errors
     /// If the database fails.
@@ -143,40 +152,41 @@ impl<DB: Backend> Store<DB> {
 fn by_event_id<DB: Backend>(rows: Vec<DB::Row>, duplicate: bool) -> HashMap<String, Inserted> {
     rows.iter()
         .filter_map(|row| {
-            let sequence = DB::int(row, 0).ok()??;
-            Some((DB::text(row, 1).ok()??, Inserted { sequence, duplicate }))
+            let row = RowReader::<DB>::new(row, &columns::INSERTED);
+            let sequence = row.int(Column::Sequence)?;
+            Some((row.text(Column::EventId)?, Inserted { sequence, duplicate }))
         })
         .collect()
 }
 
-/// How many rows the next statement takes.
+/// Returns the number of rows of the next statement.
 fn chunk_length(rows: &[NewRow<'_>], arrays: bool) -> usize {
     if rows.len() == 1 {
         return 1;
     }
-    // The JSON text of a batch has brackets around it.
+    // The brackets around the JSON text of a batch.
     let mut bytes = 2;
     let fits = |row: &&NewRow<'_>| {
         bytes += sent_bytes(row, arrays);
         bytes < CHUNK_BYTES
     };
-    // At least one, however large.
+    // At least one row, whatever its size.
     rows.iter().take(CHUNK_ROWS).take_while(fits).count().max(1)
 }
 
-/// What a row takes in a statement, or a little more: as arrays, or in JSON text, in which a payload of many
-/// quotes is twice as long.
+/// Returns an upper estimate of the size of a row in a statement, as arrays or as JSON text. In JSON text, a payload
+/// that consists of quotes is twice as long.
 fn sent_bytes(row: &NewRow<'_>, arrays: bool) -> usize {
-    /// Brackets, quotes and commas; five numbers.
-    const AROUND: usize = 40 + 5 * 20;
-    // As JSON text within JSON text, a quote is four bytes, and a control character seven.
+    /// Brackets, quotes and commas, and five numbers.
+    const OVERHEAD: usize = 40 + 5 * 20;
+    // In JSON text within JSON text, a quote has four bytes and a control character seven.
     let escaped = |text: &str, quote: usize, control: usize| {
-        let more = |byte: u8| match byte {
+        let extra = |byte: u8| match byte {
             b'"' | b'\\' => quote,
             ..0x20 => control,
             _ => 0,
         };
-        text.len() + text.bytes().map(more).sum::<usize>()
+        text.len() + text.bytes().map(extra).sum::<usize>()
     };
     let text = |text: &str| if arrays { text.len() } else { escaped(text, 1, 5) };
     let header = |text: &str| if arrays { escaped(text, 1, 5) } else { escaped(text, 3, 6) };
@@ -186,14 +196,15 @@ fn sent_bytes(row: &NewRow<'_>, arrays: bool) -> usize {
     let id = envelope.event_id();
     let names = [id.as_str(), envelope.event_type(), envelope.aggregate_type()];
     let more = [envelope.aggregate_id(), envelope.tenant_id()];
-    AROUND
+    OVERHEAD
         + owner
         + names.into_iter().chain(more.into_iter().flatten()).map(text).sum::<usize>()
         + text(envelope.payload().as_str())
         + envelope.headers().iter().map(headers).sum::<usize>()
 }
 
-pub(super) fn arguments(rows: &[&NewRow<'_>]) -> Batch {
+/// Returns the values of rows, in the order of the arguments of `Dialect::insert`.
+pub(super) fn values(rows: &[&NewRow<'_>]) -> Batch {
     let text = |text: &str| Cell::Text(Some(text.to_owned()));
     let optional = |text: Option<&str>| Cell::Text(text.map(str::to_owned));
     Batch::new(rows.iter().map(|row| {
@@ -242,9 +253,9 @@ mod tests {
             for arrays in [false, true] {
                 let length = chunk_length(&rows, arrays);
                 let chunk: Vec<&NewRow<'_>> = rows[..length].iter().collect();
-                let sent: usize = arguments(&chunk).into_args(arrays).iter().map(size).sum();
+                let sent: usize = values(&chunk).into_args(arrays).iter().map(size).sum();
                 assert!(sent < CHUNK_BYTES || length == 1, "{length} rows of {payload}: {sent}");
-                // Nor is it cut where there is no need.
+                // Chunks are not smaller than necessary.
                 let fuller = sent / length * (length + 1) > CHUNK_BYTES * 3 / 4;
                 assert!(fuller || length == CHUNK_ROWS, "{length} rows of {payload}: {sent}");
             }

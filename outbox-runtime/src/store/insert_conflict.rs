@@ -1,61 +1,63 @@
-//! Inserting where a statement fails if one of its ids exists: MySQL and MariaDB.
+//! Inserts events with statements that fail if an id exists, for MySQL and MariaDB.
 //!
-//! `INSERT IGNORE` would hide other errors, and `ON DUPLICATE KEY UPDATE` does not tell what it did.
+//! `INSERT IGNORE` would hide other errors, and `ON DUPLICATE KEY UPDATE` does not report which rows it inserted.
 
 use std::collections::HashMap;
 
 use sqlx::SqlStr;
 
-use super::insert::{Inserted, NewRow, arguments};
+use super::insert::{Inserted, NewRow, values};
 use super::{Backend, Store, fault_point};
 use crate::Error;
 
-/// What a statement did that fails if an id exists.
+/// The result of a statement that fails if an id exists.
 enum Attempt {
-    /// It has inserted its rows; with the sequence if there was one row and the driver tells.
+    /// It has inserted its rows; with the sequence if there was one row and the driver reports it.
     Inserted(Option<i64>),
-    /// Its one row exists.
+    /// Its only row exists.
     Duplicate(HashMap<String, Inserted>),
-    /// Some of its rows exist; none was inserted.
+    /// Some of its rows exist, and none was inserted.
     SomeExist,
 }
 
-/// A statement for some rows.
+/// A statement that inserts rows.
 #[derive(Clone, Copy)]
 enum Statement<'a> {
-    /// For any number of them, as one argument.
+    /// For any number of rows, as one argument.
     Bulk(&'a SqlStr),
-    /// For so many, with an argument for each value.
+    /// For a fixed number of rows, with an argument for each value.
     Values(&'a SqlStr),
 }
 
-/// Which statement inserts the next rows.
+/// Chooses the statements that insert a batch.
 struct Pieces<'a> {
     bulk: &'a SqlStr,
     sizes: &'a [(usize, SqlStr); 3],
-    /// Whether no statement has to wait for the end of another transaction.
+    /// Whether all ids are new, so that no statement waits for another transaction to end.
     all_new: bool,
-    /// How many rows are still to be tried by themselves.
-    singly: usize,
+    /// The number of next rows that are inserted one by one.
+    one_by_one: usize,
 }
 
 impl<'a> Pieces<'a> {
-    /// The next statement, and how many of the rows that are left it takes.
+    /// Returns the next statement and the number of rows that it inserts, of `left` rows.
     fn next(&mut self, left: usize) -> (usize, Statement<'a>) {
-        if self.all_new && left > 1 && self.singly == 0 {
+        if self.all_new && left > 1 && self.one_by_one == 0 {
             return (left, Statement::Bulk(self.bulk));
         }
-        let most = if self.singly > 0 { 1 } else { left };
-        self.singly = self.singly.saturating_sub(1);
+        let max = if self.one_by_one > 0 { 1 } else { left };
+        self.one_by_one = self.one_by_one.saturating_sub(1);
         let [.., one] = self.sizes;
-        let (size, sql) = self.sizes.iter().find(|(size, _)| *size <= most).unwrap_or(one);
+        let (size, sql) = self.sizes.iter().find(|(size, _)| *size <= max).unwrap_or(one);
         (*size, Statement::Values(sql))
     }
 }
 
 impl<DB: Backend> Store<DB> {
-    /// A statement fails if any of its ids exists, and on MySQL its transaction then keeps a lock on that
-    /// id and on the gap beside it. So ids that may exist are read first, without a lock, and left out.
+    /// Inserts the rows whose ids do not exist.
+    ///
+    /// A statement fails if one of its ids exists, and on MySQL its transaction then keeps a lock on that id and on the
+    /// gap beside it. So ids that may exist are read first, without a lock, and their rows are left out.
     pub(super) async fn find_then_insert(
         &self,
         connection: &mut DB::Connection,
@@ -65,7 +67,7 @@ impl<DB: Backend> Store<DB> {
     ) -> Result<HashMap<String, Inserted>, Error> {
         let failed = || Error::database("inserting events");
         let may_exist = ids(rows, |row| row.envelope.id_may_exist());
-        let mut pieces = Pieces { bulk, sizes, all_new: may_exist.is_empty(), singly: 0 };
+        let mut pieces = Pieces { bulk, sizes, all_new: may_exist.is_empty(), one_by_one: 0 };
         let mut known = HashMap::new();
         if !may_exist.is_empty() {
             let found = self.find(connection, &self.sql.inserted, may_exist).await;
@@ -85,14 +87,14 @@ impl<DB: Backend> Store<DB> {
                 }
                 Attempt::Duplicate(found) => known.extend(found),
                 Attempt::SomeExist => {
-                    pieces.singly = size;
+                    pieces.one_by_one = size;
                     continue;
                 }
             }
             rest = later;
         }
         if !unnumbered.is_empty() {
-            // They are ours: a lock would only stand in the way of other writers.
+            // This transaction inserted them: a lock would only block other writers.
             let found = self.find(connection, &self.sql.inserted, unnumbered).await;
             let ours = |(id, inserted)| (id, Inserted { duplicate: false, ..inserted });
             known.extend(found.map_err(failed())?.into_iter().map(ours));
@@ -100,9 +102,10 @@ impl<DB: Backend> Store<DB> {
         Ok(known)
     }
 
-    /// Runs one statement. Another transaction's row may have been committed after it was looked for, or be
-    /// hidden by the snapshot of this one: it is then read with a lock. By then it may be gone, so this is
-    /// tried a few times.
+    /// Runs one statement.
+    ///
+    /// If it fails because of a row that was committed after the ids were read, or that is hidden by the snapshot of
+    /// this transaction, the row is read with a lock. It may be gone by then, so the insert is tried a few times.
     async fn insert_piece(
         &self,
         connection: &mut DB::Connection,
@@ -117,8 +120,8 @@ impl<DB: Backend> Store<DB> {
         loop {
             tries += 1;
             let (sql, args) = match statement {
-                Statement::Bulk(sql) => (sql, arguments(rows).into_args(DB::DIALECT.arrays)),
-                Statement::Values(sql) => (sql, arguments(rows).into_values()),
+                Statement::Bulk(sql) => (sql, values(rows).into_args(DB::DIALECT.arrays)),
+                Statement::Values(sql) => (sql, values(rows).into_values()),
             };
             match fault_point!(self, Write => DB::execute(connection, sql.clone(), args).await) {
                 Ok(done) => {
@@ -129,7 +132,7 @@ impl<DB: Backend> Store<DB> {
                     if error.is_unique_violation() && tries < TRIES =>
                 {
                     if rows.len() > 1 {
-                        // To read them all with a lock would lock gaps for those that are new.
+                        // Reading all of them with a lock would lock the gaps of the new ids.
                         return Ok(Attempt::SomeExist);
                     }
                     let found = self.find(connection, &self.sql.existing, ids(rows, |_| true));

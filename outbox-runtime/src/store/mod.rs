@@ -1,13 +1,13 @@
 //! The only SQL: one table, three databases.
 //!
 //! # Layout
-//! [`Table`] is the checked name. A `Dialect` holds what differs between the
-//! databases as templates, `Statements` renders them once for a table, and
-//! [`Backend`] is what is needed of a driver. The operations are methods of [`Store`], each for a whole
-//! batch, one file for each group: `insert` with `insert_failing`, `claim`, `finish`, `dead`, `purge`, `stats`,
-//! `schema` with `migration_lock`;
-//! for people who look at it `inspect`, `pending` and `doctor`. For tests of applications, `harness` puts the
-//! clock into their hands and `fault` the connection; `inject` is where.
+//! [`Table`] is the checked name. A `Dialect` holds the differences between the databases as templates,
+//! `Statements` renders them once for a table, and [`Backend`] is the interface to a driver. `columns` lists the
+//! columns of the table and reads rows by column; `filter` selects events.
+//!
+//! The operations are methods of [`Store`], each for a whole batch, one file for each group: `insert` with
+//! `insert_conflict`, `claim`, `settle`, `dead`, `purge`, `stats`, `schema` with `migration_lock`, and for displays
+//! `inspect`, `pending` and `doctor`. For tests of applications, `harness` controls the clock and injects faults.
 //!
 //! Times that decide anything are the database's, at the statement. A lease is a visibility time-out:
 //! claiming moves `available_at` forward, so that claimed rows leave the head of the index, and an
@@ -16,6 +16,7 @@
 pub(crate) mod backend;
 mod batch;
 mod claim;
+mod columns;
 mod connection;
 mod contention;
 mod database_error;
@@ -23,6 +24,7 @@ mod dead;
 mod dialect;
 mod doctor;
 mod explain;
+mod filter;
 mod fingerprint;
 mod insert;
 mod insert_conflict;
@@ -62,9 +64,10 @@ mod testing;
 pub use backend::Backend;
 pub use claim::{ClaimRequest, Claims, Lease, Quota, TypeFilter};
 pub use database_error::DatabaseErrorKind;
+pub use dead::DeadEvent;
 pub(crate) use dead::DeadKey;
-pub use dead::{DeadEvent, DeadFilter};
 pub use doctor::{DoctorOptions, Finding, FindingLevel};
+pub use filter::{DeadFilter, EventFilter};
 pub(crate) use fingerprint::pattern;
 pub use fingerprint::{Fingerprint, NoFingerprint};
 pub use insert::{Inserted, NewRow};

@@ -1,20 +1,21 @@
-//! What is pending, type by type.
+//! Counts of pending events by type.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sqlx::SqlStr;
 
+use super::columns::text_and_ints;
 use super::row::span;
 use super::{Backend, Store};
 use crate::Error;
 
 const DOING: &str = "counting pending events";
 
-/// How many of each status are looked at.
+/// The maximum number of rows of each status that are counted.
 pub(super) const MOST: u64 = 100_000;
 
-/// The age is what is asked about: rows that have been due for longer are overdue.
+/// Rows that have been due for longer than the first argument are overdue.
 const BY_TYPE: &str = "\
     SELECT event_type, {int:COUNT(*)}, {int:SUM(overdue)}, \
         {int:SUM(CASE WHEN locked_by IS NULL THEN 0 ELSE overdue END)}, \
@@ -24,8 +25,8 @@ const BY_TYPE: &str = "\
         WHERE {pending:{status}} ORDER BY available_at LIMIT 100000) AS capped \
     GROUP BY event_type";
 
-/// What is in hand is due later than all that waits, so it is counted from there on.
-const HELD: &str = "\
+/// A claimed row is due in the future, when its lease expires, so the count starts at the current time.
+const CLAIMED: &str = "\
     SELECT event_type, {int:COUNT(locked_by)} FROM (SELECT event_type, locked_by FROM {table} {by:claim} \
         WHERE {pending:{status}} AND available_at > {now} \
         ORDER BY available_at LIMIT 100000) AS held \
@@ -35,57 +36,57 @@ const HELD: &str = "\
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct PendingType {
-    /// The type.
+    /// The name of the event type.
     pub event_type: String,
-    /// How many there are, in hand or not.
+    /// The number of pending events, claimed or not.
     pub pending: u64,
-    /// How many of them are in somebody's hand, under a lease that has not ended.
+    /// The number of claimed events whose lease has not expired.
     pub locked: u64,
-    /// How many have been due for longer than was asked about.
+    /// The number of events that have been due for longer than the given time.
     pub overdue: u64,
-    /// How many of these have an owner whose lease has ended, and nobody has taken over.
+    /// The number of overdue events that have an owner, whose lease has expired, and that no other node took over.
     pub stuck: u64,
-    /// How long the oldest has been due, or in hand.
+    /// How long the oldest event has been due or claimed.
     pub oldest: Duration,
 }
 
-/// The statements of this file, for what is new and what is retried.
+/// Renders the statements of this file, for new and for retried events.
 pub(super) fn sql(render: impl Fn(&str) -> SqlStr) -> [[SqlStr; 2]; 2] {
-    ["0", "2"].map(|status| [BY_TYPE, HELD].map(|sql| render(&sql.replace("{status}", status))))
+    ["0", "2"].map(|status| [BY_TYPE, CLAIMED].map(|sql| render(&sql.replace("{status}", status))))
 }
 
 impl<DB: Backend> Store<DB> {
-    /// What is pending of each type, by name. Of new and of retried events 100,000 each are looked at,
-    /// those that have been due for longest.
+    /// Counts the pending events of each type, in the order of the names. An event is overdue if it has been due for
+    /// longer than `overdue`.
+    ///
+    /// Of new and of retried events it considers up to 100,000 each, those that have been due longest.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn pending_by_type(&self, overdue: Duration) -> Result<Vec<PendingType>, Error> {
         let mut types: BTreeMap<String, PendingType> = BTreeMap::new();
-        for [by_type, held] in &self.sql.pending_by_type {
+        for [by_type, claimed] in &self.sql.pending_by_type {
             let args = vec![span(overdue).into()];
             for row in self.rows(DOING, by_type.clone(), args).await? {
-                let Some(event_type) = DB::text(&row, 0).ok().flatten() else { continue };
-                let number = |column| DB::int(&row, column).ok().flatten().unwrap_or_default();
-                let count = |column| number(column).unsigned_abs();
-                let age = Duration::from_micros(u64::try_from(number(4)).unwrap_or_default());
+                let Some((event_type, numbers)) = text_and_ints::<DB, 4>(&row) else { continue };
+                let [pending, overdue, stuck, age] = numbers.map(Option::unwrap_or_default);
+                let age = Duration::from_micros(u64::try_from(age).unwrap_or_default());
                 let entry = types.entry(event_type.clone()).or_default();
                 *entry = PendingType {
                     event_type,
-                    pending: entry.pending + count(1),
-                    overdue: entry.overdue + count(2),
-                    stuck: entry.stuck + count(3),
+                    pending: entry.pending + pending.unsigned_abs(),
+                    overdue: entry.overdue + overdue.unsigned_abs(),
+                    stuck: entry.stuck + stuck.unsigned_abs(),
                     oldest: entry.oldest.max(age),
                     locked: entry.locked,
                 };
             }
-            for row in self.rows(DOING, held.clone(), vec![]).await? {
-                let Some(event_type) = DB::text(&row, 0).ok().flatten() else { continue };
-                let count = DB::int(&row, 1).ok().flatten().unwrap_or_default().unsigned_abs();
+            for row in self.rows(DOING, claimed.clone(), vec![]).await? {
+                let Some((event_type, [count])) = text_and_ints::<DB, 1>(&row) else { continue };
                 let entry = types.entry(event_type.clone()).or_default();
                 entry.event_type = event_type;
-                entry.locked += count;
-                // Beyond the 100,000 that wait, it was not counted with them.
+                entry.locked += count.unwrap_or_default().unsigned_abs();
+                // Claimed rows beyond the first 100,000 pending ones were not counted as pending.
                 entry.pending = entry.pending.max(entry.locked);
             }
         }

@@ -1,8 +1,11 @@
+//! Deletes old rows, in batches.
+
 use std::time::{Duration, SystemTime};
 
 use sqlx::SqlStr;
 
-use super::row::{micros, sequences, span, time};
+use super::columns::{ints, sequences};
+use super::row::{micros, span, time};
 use super::skip_locked::keys;
 use super::statements::Settling;
 use super::{Backend, Store, retrying};
@@ -10,33 +13,40 @@ use crate::Error;
 
 const DOING: &str = "purging events";
 
-/// What a batch of a purge did.
+/// Selects the next rows and whether each is old.
+pub(super) const AGED: &str = "\
+    SELECT {int:sequence}, {int:is_old} FROM (SELECT sequence, \
+            CASE WHEN created_at < {earlier:$1} THEN 1 ELSE 0 END AS is_old \
+        FROM {table} WHERE sequence > $2 ORDER BY sequence LIMIT $3) AS aged ORDER BY sequence";
+
+/// The result of one batch of a purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Purged {
-    /// How many events were deleted.
+    /// The number of deleted events.
     pub deleted: u64,
-    /// How many there were. Those that another session has locked are left for another time.
+    /// The number of events that were found. Those that another session has locked are not deleted; a later purge
+    /// deletes them.
     pub found: u64,
-    /// When the youngest of them was settled, if they came by age: the next batch begins there.
+    /// When the youngest of them was settled, if they were found by age. The next batch begins there.
     pub until: Option<SystemTime>,
 }
 
-/// What was deleted by age.
+/// The result of one batch of a purge of any status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Aged {
-    /// How many events.
+    /// The number of deleted events.
     pub deleted: u64,
-    /// The last row that was looked at; `None` if there was none.
+    /// The sequence of the last row that was read; `None` if there was none.
     pub until: Option<i64>,
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Deletes a batch of events that were done longer ago than this, and not before `after`.
+    /// Deletes a batch of events that were delivered longer ago than `age`, and not before `after`.
     ///
-    /// A purge goes on where its last batch ended. From the beginning, each batch would walk what the
-    /// last ones have deleted: as long as an old transaction may still see it, it stays in the index.
+    /// A purge continues where its last batch ended. From the beginning, each batch would read what the previous
+    /// ones have deleted: deleted rows stay in the index as long as an old transaction can see them.
     ///
     /// # Errors
     /// If the database fails.
@@ -50,7 +60,7 @@ impl<DB: Backend> Store<DB> {
         self.purge_settled(&self.sql.purge_done, delete, age, after, batch).await
     }
 
-    /// Deletes a batch of events that died longer ago than this, and not before `after`.
+    /// Deletes a batch of dead letters that died longer ago than `age`, and not before `after`.
     ///
     /// # Errors
     /// If the database fails.
@@ -64,22 +74,22 @@ impl<DB: Backend> Store<DB> {
         self.purge_settled(&self.sql.purge_dead, delete, age, after, batch).await
     }
 
-    /// Deletes events of any status among the next rows after a sequence that happened longer ago than
-    /// this. For an append-only table that another system reads.
+    /// Reads the next rows after a sequence, and deletes those whose event occurred longer ago than `age`, whatever
+    /// their status. For an append-only table that another system reads.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn purge_any(&self, age: Duration, after: i64, batch: u32) -> Result<Aged, Error> {
         let args = vec![span(age).into(), after.into(), i64::from(batch).into()];
         let rows = self.rows(DOING, self.sql.aged.clone(), args).await?;
-        let number = |row, column| DB::int(row, column).ok().flatten();
-        let old = rows.iter().filter(|row| number(row, 1) == Some(1));
-        let old: Vec<i64> = old.filter_map(|row| number(row, 0)).collect();
+        let rows: Vec<[Option<i64>; 2]> = rows.iter().map(ints::<DB, 2>).collect();
+        let old = rows.iter().filter(|[_, is_old]| *is_old == Some(1));
+        let old: Vec<i64> = old.filter_map(|[sequence, _]| *sequence).collect();
         let deleted = self.delete_unlocked(&self.sql.delete, &old).await?;
-        Ok(Aged { deleted, until: rows.last().and_then(|row| number(row, 0)) })
+        Ok(Aged { deleted, until: rows.last().and_then(|[sequence, _]| *sequence) })
     }
 
-    /// Read first and deleted by key then, so that only those rows are locked, and not for long.
+    /// Reads the rows first and deletes them by primary key, so that it locks only these rows, and for a short time.
     async fn purge_settled(
         &self,
         old: &[SqlStr],
@@ -95,12 +105,13 @@ impl<DB: Backend> Store<DB> {
             if room <= 0 {
                 break;
             }
-            // Only the first goes by age.
+            // Only the first statement reads in the order of age.
             let from = if index == 0 { after } else { self.dialect().earliest };
             let args = vec![span(age).into(), from.into(), room.into()];
             let found = self.rows(DOING, sql.clone(), args).await?;
             if index == 0 {
-                until = found.last().and_then(|row| DB::int(row, 1).ok().flatten()).and_then(time);
+                let last = found.last().map(ints::<DB, 2>);
+                until = last.and_then(|[_, settled_at]| settled_at).and_then(time);
             }
             rows.extend(sequences::<DB>(&found));
         }

@@ -1,112 +1,104 @@
-//! Reading rows. A row that makes no sense is a fault of that row alone.
+//! Claimed rows, and how they are decoded. A row that cannot be decoded does not affect the others.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Backend;
+use super::columns::{Column, RowReader};
 use crate::event::{EventEnvelope, EventId, Headers, Status, StoredParts};
 
 /// A row that this node has claimed and may deliver.
 #[derive(Debug, Clone)]
 pub struct Claim {
-    /// The row.
+    /// The sequence of the row.
     pub sequence: i64,
-    /// What every mark must name.
+    /// The token of the claim. A settlement under another token is stale.
     pub token: i64,
-    /// How many attempts have failed.
+    /// The number of failed attempts.
     pub attempts: u32,
-    /// Whether its last owner was lost with it: its lease ended without a result.
+    /// Whether it was taken over: the lease of its last owner expired without a result.
     pub taken_over: bool,
-    /// How often it was begun after that, its owner lost each time; reset by what ends it or spends an
-    /// attempt. Deferrals in between do not reset it.
+    /// How often it was started after a take-over. A verdict that ends the event or spends an attempt resets it;
+    /// deferrals in between do not.
     pub takeovers: u32,
-    /// NEW or RETRY.
+    /// [`Status::New`] or [`Status::Retry`].
     pub status: Status,
     /// The event.
     pub envelope: EventEnvelope,
 }
 
 impl Claim {
-    /// Whether it may be the reason why its last owner was lost.
+    /// Returns whether it may be the reason why its last owner was lost.
     pub(crate) fn is_suspect(&self) -> bool {
         self.taken_over || self.takeovers > 0
     }
 }
 
-/// A row that this node has claimed and cannot read.
+/// A row that this node has claimed and cannot decode.
 #[derive(Debug, Clone)]
 pub struct Undecodable {
-    /// The row.
+    /// The sequence of the row.
     pub sequence: i64,
-    /// What the mark must name.
+    /// The token of the claim.
     pub token: i64,
-    /// What is wrong with it; never its content.
+    /// Why it cannot be decoded; never contains its content.
     pub reason: &'static str,
 }
 
-/// How many columns `{columns}` stands for.
-pub(super) const WIDTH: usize = 13;
-
-/// Reads the columns of `{columns}`. `due_at` is when the row was due before it was claimed, if that is known.
+/// Decodes a row. `due_at` is when the row was due before it was claimed, if that is known.
 pub(super) fn read<DB: Backend>(
-    row: &DB::Row,
+    row: &RowReader<'_, DB>,
     due_at: Option<SystemTime>,
 ) -> Result<Claim, Undecodable> {
-    // Without these two the row cannot even be marked; both are NOT NULL in every schema.
-    let sequence = DB::int(row, 0).ok().flatten().unwrap_or_default();
-    let token = DB::int(row, 11).ok().flatten().unwrap_or_default();
-    let wrong = |reason: &'static str| move || Undecodable { sequence, token, reason };
-    let text = |column: usize, reason: &'static str| {
-        DB::text(row, column).map_err(|_| Undecodable { sequence, token, reason })
+    // Without these two the row cannot be settled; both are NOT NULL in every schema.
+    let sequence = row.int(Column::Sequence).unwrap_or_default();
+    let token = row.int(Column::ClaimToken).unwrap_or_default();
+    let undecodable = |reason: &'static str| move || Undecodable { sequence, token, reason };
+    let text = |column: Column, reason: &'static str| {
+        row.try_text(column).map_err(|_| Undecodable { sequence, token, reason })
     };
-    let number = |column: usize, reason: &'static str| {
-        DB::int(row, column).ok().flatten().ok_or_else(wrong(reason))
-    };
-    let event_id: EventId = text(1, "the event id is not text")?
+    let number =
+        |column: Column, reason: &'static str| row.int(column).ok_or_else(undecodable(reason));
+    let event_id: EventId = text(Column::EventId, "the event id is not text")?
         .and_then(|id| id.parse().ok())
-        .ok_or_else(wrong("the event id is not one"))?;
-    let event_type = text(2, "the event type is not text")?
+        .ok_or_else(undecodable("the event id is invalid"))?;
+    let event_type = text(Column::EventType, "the event type is not text")?
         .filter(|name| !name.is_empty())
-        .ok_or_else(wrong("the event type is empty"))?;
-    let payload =
-        text(6, "the payload is not text")?.ok_or_else(wrong("the payload is missing"))?;
-    let headers = Headers::from_json(text(7, "the headers are not text")?.as_deref())
-        .map_err(|_| wrong("the headers are not a JSON object of strings")())?;
-    let status = i16::try_from(number(8, "the status is not a number")?)
+        .ok_or_else(undecodable("the event type is empty"))?;
+    let payload = text(Column::Payload, "the payload is not text")?
+        .ok_or_else(undecodable("the payload is missing"))?;
+    let headers = Headers::from_json(text(Column::Headers, "the headers are not text")?.as_deref())
+        .map_err(|_| undecodable("the headers are not a JSON object of strings")())?;
+    let status = i16::try_from(number(Column::Status, "the status is not a number")?)
         .ok()
         .and_then(Status::from_code)
-        .ok_or_else(wrong("the status is unknown"))?;
-    let attempts = u32::try_from(number(9, "the attempts are not a number")?)
-        .map_err(|_| wrong("the attempts are out of range")())?;
-    let occurred_at = time(number(10, "the creation time is not a number")?)
-        .ok_or_else(wrong("the creation time is out of range"))?;
-    let takeovers = u32::try_from(number(12, "the takeovers are not a number")?)
-        .map_err(|_| wrong("the takeovers are out of range")())?;
+        .ok_or_else(undecodable("the status is unknown"))?;
+    let attempts = u32::try_from(number(Column::Attempts, "the attempts are not a number")?)
+        .map_err(|_| undecodable("the attempts are out of range")())?;
+    let occurred_at = time(number(Column::CreatedAt, "the creation time is not a number")?)
+        .ok_or_else(undecodable("the creation time is out of range"))?;
+    let takeovers = u32::try_from(number(Column::Takeovers, "the takeovers are not a number")?)
+        .map_err(|_| undecodable("the takeovers are out of range")())?;
     let envelope = EventEnvelope::stored(StoredParts {
         event_id,
         event_type,
         occurred_at,
         available_at: due_at.unwrap_or(occurred_at),
-        aggregate_type: text(3, "the aggregate type is not text")?,
-        aggregate_id: text(4, "the aggregate id is not text")?,
-        tenant_id: text(5, "the tenant id is not text")?,
+        aggregate_type: text(Column::AggregateType, "the aggregate type is not text")?,
+        aggregate_id: text(Column::AggregateId, "the aggregate id is not text")?,
+        tenant_id: text(Column::TenantId, "the tenant id is not text")?,
         headers,
         payload,
     });
     Ok(Claim { sequence, token, attempts, taken_over: false, takeovers, status, envelope })
 }
 
-/// The first column of each row.
-pub(super) fn sequences<DB: Backend>(rows: &[DB::Row]) -> Vec<i64> {
-    rows.iter().filter_map(|row| DB::int(row, 0).ok().flatten()).collect()
-}
-
-/// Microseconds since 1970 as a time.
+/// Converts microseconds since 1970 to a time.
 pub(super) fn time(micros: i64) -> Option<SystemTime> {
     let distance = Duration::from_micros(micros.unsigned_abs());
     if micros >= 0 { UNIX_EPOCH.checked_add(distance) } else { UNIX_EPOCH.checked_sub(distance) }
 }
 
-/// A time as microseconds since 1970.
+/// Converts a time to microseconds since 1970.
 pub(super) fn micros(time: SystemTime) -> i64 {
     let count = |duration: Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
     match time.duration_since(UNIX_EPOCH) {
@@ -115,15 +107,15 @@ pub(super) fn micros(time: SystemTime) -> i64 {
     }
 }
 
-/// A time to compare with, as microseconds since 1970. What some database cannot store is as good as the
-/// nearest that all can: it would be NULL there, and let every row pass.
-pub(super) fn limit_of_time(time: SystemTime) -> i64 {
+/// Converts a time that rows are compared with to microseconds since 1970. A time that one of the databases cannot
+/// store is replaced by the nearest that all can: it would be NULL there, and match every row.
+pub(super) fn comparable_micros(time: SystemTime) -> i64 {
     const YEAR_1000: i64 = -30_610_224_000_000_000;
     const YEAR_9999: i64 = 253_370_764_800_000_000;
     micros(time).clamp(YEAR_1000, YEAR_9999)
 }
 
-/// A delay as microseconds, cut to a hundred years: no database can add much more.
+/// Converts a duration to microseconds, at most a hundred years: no database can add much more to a time.
 pub(super) fn span(duration: Duration) -> i64 {
     const LONGEST: i64 = 100 * 366 * 24 * 60 * 60 * 1_000_000;
     i64::try_from(duration.as_micros()).map_or(LONGEST, |micros| micros.min(LONGEST))

@@ -62,10 +62,7 @@ const SET_VERSION: &str = "UPDATE {versions} SET version = $1 WHERE table_name =
 const ADD_VERSION: &str = "INSERT INTO {versions} (version, table_name) VALUES ($1, $2)";
 
 /// Fails if a column is missing; returns nothing.
-const VERIFY: &str = "\
-    SELECT sequence, event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, \
-        status, attempts, available_at, created_at, done_at, last_error, locked_by, locked_at, \
-        claim_token, takeovers FROM {table} WHERE 1 = 0";
+const VERIFY: &str = "SELECT {all_columns} FROM {table} WHERE 1 = 0";
 
 fn migrations(dialect: &Dialect) -> Migrations {
     match dialect.name {

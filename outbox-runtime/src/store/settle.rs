@@ -3,6 +3,7 @@ use std::collections::{HashMap, HashSet};
 use sqlx::SqlStr;
 
 use super::batch::{Arg, Batch, Cell};
+use super::columns::{self, Column, RowReader};
 use super::dialect::SkipLocked;
 use super::row::span;
 use super::skip_locked::keys;
@@ -185,13 +186,14 @@ impl<DB: Backend> Store<DB> {
         let sequences: Vec<i64> =
             settlements.iter().map(|settlement| settlement.sequence).collect();
         let rows = self.rows(DOING, self.sql.states.clone(), keys(&sequences)).await?;
-        let number = |row, column| DB::int(row, column).ok().flatten();
         let state = |row| {
-            let key = (number(row, 0)?, number(row, 1)?);
-            let owner = DB::text(row, 2).ok()?;
-            let status = number(row, 3).and_then(|code| Status::from_code(code.try_into().ok()?));
+            let row = RowReader::<DB>::new(row, &columns::STATES);
+            let (sequence, token) = (row.int(Column::Sequence)?, row.int(Column::ClaimToken)?);
+            let owner = row.try_text(Column::LockedBy).ok()?;
+            let code = row.int(Column::Status).and_then(|code| code.try_into().ok());
+            let status = code.and_then(Status::from_code);
             let is_pending = status.is_some_and(|status| !status.is_terminal());
-            Some((key.0, State { token: key.1, owner, is_pending }))
+            Some((sequence, State { token, owner, is_pending }))
         };
         let states: HashMap<i64, State> = rows.iter().filter_map(state).collect();
         for settlement in settlements {

@@ -1,27 +1,54 @@
+//! Counts for metrics and status displays, and the database's clock.
+
 use std::time::{Duration, SystemTime};
 
+use super::columns::ints;
 use super::{Backend, Store, TypeFilter, row};
 use crate::Error;
 
-/// How an outbox stands. Counts are read from indexes and go up to 100,000 each.
+/// A claimed row is due in the future, when its lease expires, so the count of these starts at the current time.
+pub(super) const PENDING: &str = "\
+    SELECT {int:COUNT(*)}, \
+        (SELECT {int:COUNT(locked_by)} FROM (SELECT locked_by FROM {table} {by:claim} \
+            WHERE {pending:{status}} AND available_at > {now} \
+            ORDER BY available_at LIMIT 100000) AS held), \
+        {micros:{now}} - {micros:MIN(COALESCE(locked_at, available_at))} \
+    FROM (SELECT locked_by, locked_at, available_at FROM {table} {by:claim} \
+        WHERE {pending:{status}} ORDER BY available_at LIMIT 100000) AS capped";
+
+/// Counts the events of no given (aggregate, event) pair. This is not a difference of two counts, because events are
+/// added and settled between two statements.
+pub(super) const UNKNOWN: &str = "\
+    SELECT {int:COUNT(*)} FROM (SELECT aggregate_type, event_type FROM {table} {by:claim} \
+        WHERE {pending:{status}} ORDER BY available_at LIMIT 100000) AS capped \
+    WHERE NOT (1 = 1 {pairs})";
+
+/// The count of dead letters is a gauge, so its cost must have a limit.
+pub(super) const DEAD: &str = "\
+    SELECT {int:COUNT(*)} FROM (SELECT 1 AS one FROM {table} {by:dead} \
+        WHERE status = 3 LIMIT 100000) AS capped";
+
+pub(super) const NOW: &str = "SELECT {micros:{now}}";
+
+/// Counts of an outbox. Each is read from an index and goes up to 100,000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Not delivered yet, in hand or not.
+    /// The number of events that are not delivered yet, claimed or not.
     pub pending: u64,
-    /// In somebody's hand.
+    /// The number of claimed events.
     pub locked: u64,
-    /// Of types that this process does not handle.
+    /// The number of pending events of types that this process does not handle.
     pub unknown: u64,
-    /// Given up.
+    /// The number of dead letters.
     pub dead: u64,
-    /// Delivered and not purged yet; an estimate of the database's.
+    /// The number of events that are delivered and not purged yet, as estimated by the database.
     pub done_estimate: u64,
-    /// How long the oldest pending event has been due, or in hand.
+    /// How long the oldest pending event has been due or claimed.
     pub oldest_overdue: Duration,
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Counts what is pending and dead.
+    /// Counts pending, claimed, unroutable, dead and delivered events. `types` are those that this process handles.
     ///
     /// # Errors
     /// If the database fails.
@@ -32,13 +59,11 @@ impl<DB: Backend> Store<DB> {
         let claims = types.claims(&self.sql);
         for (pending, unknown) in self.sql.pending.iter().zip(&claims.unknown) {
             let rows = self.rows(doing, pending.clone(), vec![]).await?;
-            let column = |column| {
-                let row = rows.first();
-                row.and_then(|row| DB::int(row, column).ok().flatten()).unwrap_or_default()
-            };
-            stats.pending += column(0).unsigned_abs();
-            stats.locked += column(1).unsigned_abs();
-            let overdue = Duration::from_micros(u64::try_from(column(2)).unwrap_or_default());
+            let [pending, locked, overdue] =
+                rows.first().map_or([None; 3], ints::<DB, 3>).map(Option::unwrap_or_default);
+            stats.pending += pending.unsigned_abs();
+            stats.locked += locked.unsigned_abs();
+            let overdue = Duration::from_micros(u64::try_from(overdue).unwrap_or_default());
             stats.oldest_overdue = stats.oldest_overdue.max(overdue);
             let unknown = self.number(doing, unknown.clone(), args()).await?;
             stats.unknown += unknown.unwrap_or_default().unsigned_abs();
@@ -54,7 +79,7 @@ impl<DB: Backend> Store<DB> {
         Ok(stats)
     }
 
-    /// The database's clock.
+    /// Returns the time of the database's clock.
     ///
     /// # Errors
     /// If the database fails.

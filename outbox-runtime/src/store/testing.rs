@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sqlx::SqlSafeStr;
 
+use super::columns::{self, Column, RowReader};
 use super::dialect::Dialect;
 use super::harness::{Faults, TestHarness};
 use super::statements;
@@ -27,9 +28,9 @@ const MANUAL: Dialect = Dialect {
 };
 
 const EVERY_ROW: &str = "\
-    SELECT {columns}, {int:CASE WHEN entry.available_at <= {now} THEN 1 ELSE 0 END}, \
-        {micros:CASE WHEN entry.status IN (0, 2) AND entry.locked_by IS NULL \
-            THEN entry.available_at END} \
+    SELECT {columns}, {micros:CASE WHEN entry.status IN (0, 2) AND entry.locked_by IS NULL \
+            THEN entry.available_at END}, \
+        {int:CASE WHEN entry.available_at <= {now} THEN 1 ELSE 0 END} \
     FROM {table} AS entry ORDER BY entry.sequence";
 
 const DELETE_EVERY_ROW: &str = "DELETE FROM {table}";
@@ -69,9 +70,9 @@ impl<DB: Backend> Store<DB> {
         let sql = statements::render(self.dialect(), &self.table, EVERY_ROW);
         let rows = self.rows("reading every event", sql, vec![]).await?;
         let read = |row: &DB::Row| {
-            let due = DB::int(row, row::WIDTH).ok().flatten() == Some(1);
-            let due_at = DB::int(row, row::WIDTH + 1).ok().flatten();
-            row::read::<DB>(row, due_at.and_then(row::time)).ok().map(|row| StoredRow { row, due })
+            let row = RowReader::<DB>::new(row, &columns::STORED);
+            let due = row.int(Column::IsDue) == Some(1);
+            row::read(&row, row.time(Column::DueAt)).ok().map(|row| StoredRow { row, due })
         };
         Ok(rows.iter().filter_map(read).collect())
     }

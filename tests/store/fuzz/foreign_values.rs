@@ -209,7 +209,7 @@ fn texts<DB: ForeignValues>() -> impl Strategy<Value = Change> {
     any.prop_map(|(column, value)| {
         // The first two cannot be NULL; the database refuses it.
         let expected = match (column, value.as_deref()) {
-            ("event_id", Some(text)) if !is_id(text) => Unreadable("the event id is not one"),
+            ("event_id", Some(text)) if !is_id(text) => Unreadable("the event id is invalid"),
             ("event_type", Some("")) => Unreadable("the event type is empty"),
             ("aggregate_type", None) => Reads(Some("__GLOBAL__".to_owned())),
             _ => Reads(value.clone()),

@@ -146,7 +146,7 @@ fn dead_document<'a>(
 }
 
 fn cause(dead: &DeadEvent) -> Fingerprint {
-    Fingerprint::of(dead.last_error.as_deref().unwrap_or_default())
+    Fingerprint::new(dead.last_error.as_deref().unwrap_or_default())
 }
 
 fn columns(events: &[DeadEvent], now: SystemTime) -> String {
