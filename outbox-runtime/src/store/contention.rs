@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::Backend;
+use super::DatabaseErrorKind;
 use crate::Error;
 
 /// How often something is tried when others are in the way.
@@ -21,12 +21,9 @@ impl Contention {
     ///
     /// # Errors
     /// Any other failure, or one too many.
-    pub(super) async fn wait<DB: Backend>(&mut self, error: sqlx::Error) -> Result<(), Error> {
-        let passes = match &error {
-            sqlx::Error::Database(error) => self.tries < TRIES && DB::is_contention(&**error),
-            _ => false,
-        };
-        if !passes {
+    pub(super) async fn wait(&mut self, error: sqlx::Error) -> Result<(), Error> {
+        let is_contention = DatabaseErrorKind::from_error(&error).is_contention();
+        if !is_contention || self.tries >= TRIES {
             return Err(Error::database(self.doing)(error));
         }
         let pause = u64::from(self.tries) * 2 + rand::random_range(0..8);
@@ -39,12 +36,12 @@ impl Contention {
 /// Evaluates an expression again while others are in the way. A function that takes an async closure
 /// would do, but its future could not be proven to be `Send`.
 macro_rules! retrying {
-    ($database:ty, $doing:expr, $attempt:expr) => {{
+    ($doing:expr, $attempt:expr) => {{
         let mut contention = $crate::store::contention::Contention::new($doing);
         loop {
             match $attempt {
                 Ok(value) => break Ok::<_, $crate::Error>(value),
-                Err(error) => contention.wait::<$database>(error).await?,
+                Err(error) => contention.wait(error).await?,
             }
         }
     }};

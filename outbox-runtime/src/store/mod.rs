@@ -53,7 +53,7 @@ mod sqlite;
 
 #[cfg_attr(
     not(feature = "testing"),
-    allow(dead_code, unreachable_pub, reason = "only the testing kit makes a harness")
+    allow(dead_code, unreachable_pub, unused_imports, reason = "only the testing kit makes one")
 )]
 pub(crate) mod harness;
 #[cfg(feature = "testing")]
@@ -75,7 +75,7 @@ pub use position::Position;
 pub use purge::{Aged, Purged};
 pub use renew::Renewal;
 pub use row::{Claim, Undecodable};
-pub use schema::{SchemaState, migrate, migration_sql};
+pub use schema::{SchemaState, migrate, migration_sql, migration_sql_from};
 pub(crate) use settle::LockedRows;
 pub use settle::{Completion, Settlement, Unsettled};
 pub use stats::Stats;
@@ -176,7 +176,7 @@ impl<DB: Backend> Store<DB> {
         args: impl Fn() -> Vec<Arg>,
     ) -> Result<u64, Error> {
         let _guard = self.acquire_writer().await?;
-        retrying!(DB, doing, self.change_once(sql, args()).await)
+        retrying!(doing, self.change_once(sql, args()).await)
     }
 
     async fn change_once(&self, sql: &SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {
