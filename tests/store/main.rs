@@ -31,4 +31,5 @@ mod purge;
 mod schema;
 mod settle;
 mod stats;
+mod upgrade;
 mod write;
