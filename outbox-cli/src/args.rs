@@ -80,6 +80,10 @@ pub(crate) struct Migrate {
     /// Print the SQL and exit, without connecting
     #[arg(long, conflicts_with = "check")]
     pub(crate) sql: bool,
+    /// With `--sql`: print only the statements after this schema version. `--check` shows the version of a table
+    #[arg(long, value_name = "VERSION", requires = "sql", default_value_t = 0,
+        value_parser = clap::value_parser!(i64).range(0..))]
+    pub(crate) from: i64,
     /// Only check whether a migration is pending; if so, exit with 3
     #[arg(long)]
     pub(crate) check: bool,

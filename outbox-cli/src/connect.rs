@@ -61,7 +61,7 @@ where
     if let Command::Migrate(migrate) = &command
         && migrate.sql
     {
-        return command::migrate::print::<DB>(&global.table, global.format());
+        return command::migrate::print::<DB>(&global.table, migrate.from, global.format());
     }
     let target = redact::redacted(url);
     let options = <DB::Connection as Connection>::Options::from_str(url).map_err(|error| {

@@ -80,6 +80,12 @@ impl Fault {
                 };
                 Self::failed(what, remedy(kind, target))
             }
+            Error::Schema(SchemaError::Older { table, found, known, .. }) => Self::failed(
+                format!(
+                    "table `{table}` in {target} has version {found}, and this program needs {known}"
+                ),
+                "run `outbox migrate`; `outbox migrate --check` shows the SQL",
+            ),
             Error::Schema(error @ SchemaError::Migration { source, .. }) => {
                 Self::failed(format!("{error}: {}", message(source)), remedy(kind, target))
             }

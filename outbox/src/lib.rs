@@ -36,6 +36,7 @@ pub use outbox_runtime::store::{
     Backend, Completion, DEFAULT_TABLE, DatabaseErrorKind, DeadEvent, DeadFilter, DoctorOptions,
     EventFilter, EventQuery, EventRow, Finding, FindingLevel, Fingerprint, NoFingerprint,
     PendingType, SchemaError, SchemaState, Stats, Store, Table, TableError, migrate, migration_sql,
+    migration_sql_from,
 };
 #[doc(inline)]
 pub use outbox_runtime::write::{

@@ -72,7 +72,7 @@ async fn a_missing_table_is_created<DB: TestDatabase>(db: Fresh<DB>) {
 async fn a_newer_or_wrong_table_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
     let received = CallLog::default();
     db.store().await;
-    db.run("UPDATE outbox_schema SET version = 9").await;
+    db.run("UPDATE outbox_schema SET version = 9, min_code = 9").await;
     let error = faults(manual_poll(&db, recording_listeners(&received)).start().await.unwrap_err());
     assert!(error.to_string().contains("deploy the newer program"), "{error}");
     db.run("CREATE TABLE strange (id INT PRIMARY KEY)").await;

@@ -21,6 +21,7 @@ mod proxy;
 mod round;
 mod spans;
 mod table;
+mod version_one;
 mod writer_probe;
 
 pub use call_log::{Call, CallLog};
@@ -36,6 +37,7 @@ pub use proxy::Proxy;
 pub use round::{Round, RoundClaims};
 pub use spans::Spans;
 pub use table::{Row, TestTable, event, lease, numbered};
+pub use version_one::VersionOne;
 pub use writer_probe::{PROBE_OWNER, WriterProbe};
 
 /// Runs generic tests on every database that has a server, and therefore concurrent writers.

@@ -32,4 +32,5 @@ mod schema;
 mod settle;
 mod state_machine;
 mod stats;
+mod upgrade;
 mod write;

@@ -111,12 +111,15 @@ async fn a_wrong_table_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
 
 async fn a_newer_table_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
-    db.run("UPDATE outbox_schema SET version = 7").await;
+    db.run("UPDATE outbox_schema SET version = 7, min_code = 3").await;
     for error in
         [store.verify().await.unwrap_err(), migrate(&db.pool, &Table::default()).await.unwrap_err()]
     {
         assert!(
-            matches!(error, Error::Schema(SchemaError::Newer { found: 7, known: 1, .. })),
+            matches!(
+                error,
+                Error::Schema(SchemaError::Newer { found: 7, known: 2, min_code: Some(3), .. })
+            ),
             "{error:?}"
         );
         assert!(error.to_string().contains("deploy the newer program"), "{error}");

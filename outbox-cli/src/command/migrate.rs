@@ -1,5 +1,5 @@
 use outbox_runtime::store::{
-    Backend, DatabaseErrorKind, SchemaState, Table, migrate, migration_sql,
+    Backend, DatabaseErrorKind, SchemaState, Table, migrate, migration_sql_from,
 };
 use serde::Serialize;
 
@@ -10,24 +10,27 @@ use crate::fault::Fault;
 use crate::output::{Format, print_json, print_text};
 
 #[derive(Serialize)]
-struct Report {
+struct Report<'a> {
     table: String,
-    /// The state before the migration: `missing`, `older`, `current` or `unversioned`.
+    /// The state before the migration: `missing`, `older`, `current`, `newer` or `unversioned`.
     found: &'static str,
     version: Option<i64>,
     to_do: bool,
     changed: bool,
+    /// The statements that an older table needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sql: Option<&'a str>,
 }
 
-/// Prints the SQL for the database that the scheme of the URL names.
-pub(crate) fn print<DB: Backend>(table: &Table, format: Format) -> Result<Exit, Fault> {
+/// Prints the SQL after a schema version, for the database that the scheme of the URL names.
+pub(crate) fn print<DB: Backend>(table: &Table, from: i64, format: Format) -> Result<Exit, Fault> {
     #[derive(Serialize)]
     struct Sql {
         table: String,
         sql: String,
     }
 
-    let sql = migration_sql::<DB>(table);
+    let sql = migration_sql_from::<DB>(table, from);
     match format {
         Format::Text => print_text(&sql)?,
         Format::Json => print_json(&Sql { table: table.to_string(), sql })?,
@@ -59,8 +62,9 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Migrate) -> R
         SchemaState::Missing { .. } => ("missing", None, true),
         SchemaState::Older { found, .. } => ("older", Some(*found), true),
         SchemaState::Current { version } => ("current", Some(*version), false),
+        SchemaState::Compatible { found, .. } => ("newer", Some(*found), false),
         SchemaState::Unversioned => ("unversioned", None, false),
-        SchemaState::Newer { found, known } => {
+        SchemaState::Newer { found, known, .. } => {
             return Err(Fault::failed(
                 format!(
                     "table `{table}` has version {found}, but this program supports at most {known}"
@@ -69,20 +73,30 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Migrate) -> R
             ));
         }
     };
+    let sql = match &state {
+        SchemaState::Older { sql, .. } => Some(sql.as_str()),
+        _ => None,
+    };
     let changed = to_do && !args.check;
     if changed {
         migrate(session.store.pool(), table).await.map_err(fault)?;
     }
     let printed = if session.format == Format::Json {
-        print_json(&Report { table: table.to_string(), found, version, to_do, changed })
+        print_json(&Report { table: table.to_string(), found, version, to_do, changed, sql })
     } else {
         print_text(&match (found, changed) {
             ("missing", true) => format!("created table `{table}`"),
             ("missing", false) => format!("table `{table}` does not exist: run `outbox migrate`"),
             ("older", true) => format!("migrated table `{table}` to the latest version"),
-            ("older", false) => {
-                format!("table `{table}` has a pending migration: run `outbox migrate`")
-            }
+            ("older", false) => format!(
+                "table `{table}` has version {}: run `outbox migrate`, or run this SQL:\n\n{}",
+                version.unwrap_or_default(),
+                sql.unwrap_or_default().trim_end()
+            ),
+            ("newer", _) => format!(
+                "table `{table}` has version {}, which is newer than this program and can be used by it",
+                version.unwrap_or_default()
+            ),
             ("unversioned", _) => format!(
                 "table `{table}` was created manually and has every column; `outbox doctor` checks its indexes"
             ),

@@ -46,7 +46,7 @@ async fn a_missing_index_is_an_error<DB: TestDatabase>(db: Fresh<DB>) {
 async fn a_schema_of_another_version_is_reported<DB: TestDatabase>(db: Fresh<DB>) {
     db.store().await;
     let program = Program::on(&db);
-    db.run("UPDATE outbox_schema SET version = 9").await;
+    db.run("UPDATE outbox_schema SET version = 9, min_code = 9").await;
     let newer = program.run("doctor --json").await;
     assert_eq!((finding(&newer, "schema").0.as_str(), newer.code), ("error", 3), "{newer}");
     assert_eq!(program.run("migrate --check").await.code, 1);

@@ -21,3 +21,4 @@ mod tail;
 mod terminal;
 #[cfg(feature = "tls")]
 mod tls;
+mod upgrade;

@@ -5,50 +5,69 @@ use thiserror::Error;
 use super::Error as OutboxError;
 use crate::table::Table;
 
-/// Why a table cannot be used as it is.
+/// The reason why a table cannot be used as it is.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// The table is of a later version than this program knows.
+    /// The table has a later version than this program knows, and does not permit programs like this one.
     #[error(
-        "table `{table}` has schema version {found}, and this program knows versions up to {known}; \
-         deploy the newer program"
+        "table `{table}` has schema version {found}, which requires a program that knows version {} or later, \
+         and this program knows versions up to {known}; deploy the newer program", .min_code.unwrap_or(*found)
     )]
     Newer {
         /// The table.
         table: Table,
-        /// Its version.
+        /// The version of the table.
         found: i64,
-        /// The latest that is known.
+        /// The latest version that this program knows.
         known: i64,
+        /// The oldest program that the table permits, by the latest version that it knows; `None` if it is not
+        /// recorded.
+        min_code: Option<i64>,
     },
 
-    /// The table is not there, or lacks something.
+    /// The table lacks migrations that this program needs.
     #[error(
-        "table `{table}` is missing or is not an outbox table; run `migrate`, or have this SQL run by \
-         somebody who may:\n\n{sql}"
+        "table `{table}` has schema version {found}, and this program needs version {known}; run `migrate`, or have \
+         a user with the required privileges run this SQL:\n\n{sql}"
+    )]
+    Older {
+        /// The table.
+        table: Table,
+        /// The version of the table.
+        found: i64,
+        /// The version that this program needs.
+        known: i64,
+        /// The statements that the table needs.
+        sql: String,
+    },
+
+    /// The table does not exist, or lacks columns.
+    #[error(
+        "table `{table}` is missing or is not an outbox table; run `migrate`, or have a user with the required \
+         privileges run this SQL:\n\n{sql}"
     )]
     Missing {
         /// The table.
         table: Table,
-        /// What makes it.
+        /// The SQL that creates it.
         sql: String,
-        /// What the database said.
+        /// The error of the database.
         source: sqlx::Error,
     },
 
-    /// A migration failed. On PostgreSQL and SQLite it has left nothing behind.
+    /// A migration failed. On PostgreSQL and SQLite it has changed nothing; on MySQL the next one continues it.
     #[error("migrating table `{table}` failed while {step}")]
     Migration {
         /// The table.
         table: Table,
-        /// What was being done.
+        /// The step that failed.
         step: String,
-        /// What the database said.
+        /// The error of the database.
         source: sqlx::Error,
     },
 
-    /// Another session has held the lock of the migrations for longer than the pool waits for a connection
+    /// Another session has held the migration lock for longer than the pool waits for a connection
     /// (`acquire_timeout`).
     #[error(
         "table `{table}` was not migrated: {} held the migration lock for longer than {after:?}; wait until \
@@ -60,28 +79,47 @@ pub enum SchemaError {
         table: Table,
         /// How long it waited.
         after: Duration,
-        /// The session that held it, if that was to be found out: a process id of PostgreSQL, a connection
-        /// id of MySQL.
+        /// The session that held the lock, if known: a process id of PostgreSQL, a connection id of MySQL.
         session: Option<i64>,
         /// The lock's name: the key of an advisory lock on PostgreSQL, the name of `GET_LOCK` on MySQL. Empty
-        /// if that was not to be found out.
+        /// if it is not known.
         lock: String,
     },
 
-    /// The table cannot be used as it is, and making it failed.
+    /// The table cannot be used as it is, and creating it failed.
     // With its causes, since the SQL comes last.
     #[error(
-        "table `{table}` cannot be used ({found}), and it could not be made: {}; mend that, or have this \
-         SQL run by a user who may:\n\n{sql}", super::chain(.source)
+        "table `{table}` cannot be used ({found}), and it could not be created: {}; fix this, or have a user with \
+         the required privileges run this SQL:\n\n{sql}", super::chain(.source)
     )]
     NotMade {
         /// The table.
         table: Table,
-        /// What the database said about the table as it is.
+        /// The error of the database about the table as it is.
         found: Box<sqlx::Error>,
-        /// What makes it.
+        /// The SQL that creates it.
         sql: String,
-        /// Why it could not be made.
+        /// The reason why it could not be created.
+        source: Box<OutboxError>,
+    },
+
+    /// The table lacks migrations that this program needs, and running them failed.
+    // With its causes, since the SQL comes last.
+    #[error(
+        "table `{table}` has schema version {found}, this program needs version {known}, and the table could not be \
+         migrated: {}; fix this, or have a user with the required privileges run this SQL:\n\n{sql}",
+        super::chain(.source)
+    )]
+    NotMigrated {
+        /// The table.
+        table: Table,
+        /// The version of the table.
+        found: i64,
+        /// The version that this program needs.
+        known: i64,
+        /// The statements that the table needs.
+        sql: String,
+        /// The reason why it could not be migrated.
         source: Box<OutboxError>,
     },
 }

@@ -12,6 +12,7 @@ use super::policy::{self, BREAKER_PAUSE, Transactions};
 use super::purge::{PurgeLoop, Purger};
 use super::relay::Relay;
 use super::sample::Sampler;
+use super::start::log_findings;
 use super::stepper::Stepper;
 use super::sticky::StickyConnections;
 use super::{Builder, Config, Mode, Outbox, Unroutable, lint};
@@ -47,9 +48,7 @@ pub(super) async fn assemble<DB: Backend>(
         limit: store.connection_limit().await.unwrap_or_default(),
         one_writer: store.has_one_writer(),
     };
-    for warning in lint::of_config(&config, &listeners, connections) {
-        tracing::warn!("{warning}");
-    }
+    log_findings(&store, &lint::of_config(&config, &listeners, connections));
     let exporter: Box<dyn MetricsExporter> =
         std::mem::replace(&mut builder.metrics, Box::new(NoMetrics));
     let base = Base {

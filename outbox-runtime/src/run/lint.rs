@@ -1,45 +1,52 @@
-//! Warnings about set-ups that will hurt sooner or later, each with the remedy.
+//! Checks of the configuration. Each finding has a remedy, and is logged at the start.
 
 use std::time::Duration;
 
 use super::Config;
 use crate::listener::{Listeners, Timeout};
+use crate::store::Finding;
 
-/// The connections of this process, and what the server permits.
+/// The connections of this process, and the limit of the server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Connections {
-    /// The most of the application's pool.
+    /// The maximum of the application's pool.
     pub(super) pool: u32,
-    /// The most of the relay.
+    /// The maximum of the relay.
     pub(super) relay: u32,
-    /// What the server permits this user, in all processes, if there is a server and it tells.
+    /// The number that the server permits this user in all processes, if there is a server and it is known.
     pub(super) limit: Option<u32>,
-    /// Whether there is one writer at a time anyway.
+    /// Whether the database has one writer at a time.
     pub(super) one_writer: bool,
 }
 
-/// What the numbers say.
+/// Checks the configuration.
 pub(super) fn of_config(
     config: &Config,
     listeners: &Listeners,
     connections: Connections,
-) -> Vec<String> {
-    let mut warnings = of_connections(listeners, connections);
+) -> Vec<Finding> {
+    let mut findings = of_connections(listeners, connections);
     let (poller, dispatcher) = (&config.poller, &config.dispatcher);
     if dispatcher.drain_timeout > poller.lease {
-        warnings.push(format!(
-            "`dispatcher.drain_timeout` ({:?}) is longer than `poller.lease` ({:?}): if the database \
-             is away during a shutdown, others take over what still runs; shorten the one or lengthen \
-             the other",
-            dispatcher.drain_timeout, poller.lease
+        findings.push(Finding::warning(
+            "shutdown",
+            format!(
+                "`dispatcher.drain_timeout` ({:?}) is longer than `poller.lease` ({:?}): if the database is \
+                 unreachable during a shutdown, other nodes take over events that still run",
+                dispatcher.drain_timeout, poller.lease
+            ),
+            "shorten the one or lengthen the other",
         ));
     }
     let connections = connections.pool as usize;
     if dispatcher.workers > connections.saturating_mul(8) {
-        warnings.push(format!(
-            "{} workers share a pool of {connections} connections: listeners that use it wait for \
-             each other; give the pool more connections, or the outbox fewer workers",
-            dispatcher.workers
+        findings.push(Finding::warning(
+            "workers",
+            format!(
+                "{} workers share a pool of {connections} connections: listeners that use it wait for each other",
+                dispatcher.workers
+            ),
+            "give the pool more connections, or the outbox fewer workers",
         ));
     }
     for listener in listeners.iter() {
@@ -53,48 +60,71 @@ pub(super) fn of_config(
         let unlimited =
             options.concurrency.is_none_or(|calls| calls as usize >= dispatcher.workers);
         match timeout {
-            None if unlimited => warnings.push(format!(
-                "{who} has no time-out and no `concurrency` below the number of workers: calls that \
-                 never return will block every other listener"
+            None if unlimited => findings.push(Finding::warning(
+                LISTENER,
+                format!(
+                    "{who} has no time-out and no `concurrency` below the number of workers: calls that never \
+                     return block every other listener"
+                ),
+                "set `timeout` or `concurrency`",
             )),
-            Some(timeout) if timeout > poller.lease.saturating_mul(10) => warnings.push(format!(
-                "{who} may take {timeout:?}, and the lease is {:?}: in an outage of the database that \
-                 is longer than the lease, another process starts the event again; lengthen \
-                 `poller.lease`",
-                poller.lease
-            )),
+            Some(timeout) if timeout > poller.lease.saturating_mul(10) => {
+                findings.push(Finding::warning(
+                    LISTENER,
+                    format!(
+                        "{who} may take {timeout:?}, and the lease is {:?}: in an outage of the database that is \
+                         longer than the lease, another process starts the event again",
+                        poller.lease
+                    ),
+                    "lengthen `poller.lease`",
+                ));
+            }
             Some(timeout) if timeout < Duration::from_millis(1) => {
-                warnings.push(format!("{who} has a time-out of {timeout:?}, which no call can meet"));
+                findings.push(Finding::warning(
+                    LISTENER,
+                    format!("{who} has a time-out of {timeout:?}, which no call can meet"),
+                    "lengthen it",
+                ));
             }
             _ => {}
         }
     }
-    warnings
+    findings
 }
 
-fn of_connections(listeners: &Listeners, connections: Connections) -> Vec<String> {
-    let mut warnings = Vec::new();
+const LISTENER: &str = "listener";
+const CONNECTIONS: &str = "connections";
+
+fn of_connections(listeners: &Listeners, connections: Connections) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let Connections { pool, relay, limit, one_writer } = connections;
     let all = pool.saturating_add(relay);
     if let Some(limit) = limit.filter(|limit| all > *limit) {
-        warnings.push(format!(
-            "this process may open {all} connections ({pool} of the application's pool and {relay} of the \
-             relay), and the server permits {limit}, to all processes together: under load, connections are \
-             refused, unless a connection pooler stands between; give the pool fewer \
-             (`PoolOptions::max_connections`), or have the server permit more (`max_connections`, or the limit \
-             of the user or the database)"
+        findings.push(Finding::warning(
+            CONNECTIONS,
+            format!(
+                "this process may open {all} connections ({pool} of the application's pool and {relay} of the \
+                 relay), and the server permits {limit}, to all processes together: under load, connections are \
+                 refused, unless a connection pooler stands between"
+            ),
+            "give the pool fewer (`PoolOptions::max_connections`), or have the server permit more \
+             (`max_connections`, or the limit of the user or the database)",
         ));
     }
     let in_tx = listeners.iter().find(|listener| listener.tx_database().is_some());
     if let (Some(listener), true, false) = (in_tx, pool < 2, one_writer) {
-        warnings.push(format!(
-            "{} ({}) works in a transaction of the application's pool, which has {pool} connection: while it \
-             runs, nothing else gets one; give the pool at least 2",
-            listener.name(),
-            listener.place()
+        findings.push(Finding::warning(
+            CONNECTIONS,
+            format!(
+                "{} ({}) works in a transaction of the application's pool, which has {pool} connection: while it \
+                 runs, nothing else gets one",
+                listener.name(),
+                listener.place()
+            ),
+            "give the pool at least 2",
         ));
     }
-    warnings
+    findings
 }
 
 #[cfg(test)]
@@ -111,7 +141,13 @@ mod tests {
         let registry = registry.register_with(options, "Order", "A", |_: Delivery| async {});
         let mut config = Config::default();
         change(&mut config);
-        of_config(&config, &registry.build().unwrap(), of_pool(connections)).join("\n")
+        text(&of_config(&config, &registry.build().unwrap(), of_pool(connections)))
+    }
+
+    fn text(findings: &[Finding]) -> String {
+        let texts: Vec<String> = findings.iter().map(Finding::to_string).collect();
+        assert!(findings.iter().all(|finding| !finding.remedy.is_empty()), "{texts:?}");
+        texts.join("\n")
     }
 
     fn of_pool(pool: u32) -> Connections {
@@ -124,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn every_doubtful_choice_is_told_with_its_remedy() {
+    fn every_finding_has_a_remedy() {
         let default = ListenerOptions::DEFAULT;
         let drain = |config: &mut Config| config.dispatcher.drain_timeout = Duration::from_secs(99);
         assert!(warnings(default, drain, 10).contains("`dispatcher.drain_timeout` (99s)"));
@@ -160,10 +196,14 @@ mod tests {
         let listeners = registry.build().unwrap();
         let mut config = Config::default();
         config.dispatcher.workers = 8;
-        let told = |connections| of_config(&config, &listeners, connections).join("\n");
-        let text = told(of_pool(1));
-        assert!(text.contains("has 1 connection: while it runs, nothing else gets one"), "{text}");
-        assert_eq!(told(of_pool(2)), "");
-        assert_eq!(told(Connections { one_writer: true, ..of_pool(1) }), "", "nor could it write");
+        let warnings = |connections| text(&of_config(&config, &listeners, connections));
+        let single = warnings(of_pool(1));
+        assert!(
+            single.contains("has 1 connection: while it runs, nothing else gets one"),
+            "{single}"
+        );
+        assert_eq!(warnings(of_pool(2)), "");
+        let one_writer = Connections { one_writer: true, ..of_pool(1) };
+        assert_eq!(warnings(one_writer), "", "a second connection could not write");
     }
 }

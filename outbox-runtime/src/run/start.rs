@@ -5,7 +5,9 @@ use super::{Builder, Mode, Outbox};
 use crate::Error;
 use crate::error::{ConfigFault, StartError, StartFault};
 use crate::listener::{ListenerRegistry, TxDatabase};
-use crate::store::{Backend, SchemaError, Store, Table, migrate};
+use crate::store::{
+    Backend, Finding, SchemaError, SchemaState, Store, Table, migrate, migration_sql,
+};
 
 pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbox<DB>, Error> {
     let mut faults: Vec<StartFault> = builder.config.faults().into_iter().map(Into::into).collect();
@@ -26,7 +28,7 @@ pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbo
             None
         }
     };
-    // A name that cannot be is among the faults already; the database is not asked about it.
+    // An invalid name is among the faults already.
     let Ok(table) = Table::new(&builder.config.table) else {
         return Err(StartError::new(faults).into());
     };
@@ -52,38 +54,32 @@ pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbo
     }
 }
 
-/// Makes sure that the table is there, and whether the database is in memory. If the outbox cannot be
-/// started anyway, nothing is made.
+/// Makes sure that the table can be used, and returns whether the database is in memory. If the outbox cannot be
+/// started anyway, nothing is created or migrated.
 async fn prepare<DB: Backend>(store: &Store<DB>, faults: &mut Vec<StartFault>) -> bool {
-    let (pool, may_make) = (store.pool(), faults.is_empty());
+    let may_migrate = faults.is_empty();
     let prepared = async {
         let in_memory = store.is_in_memory().await?;
-        if in_memory && pool.options().get_max_connections() > 1 {
+        if in_memory && store.pool().options().get_max_connections() > 1 {
             return Ok(None);
         }
-        if let Err(missing) = store.verify().await {
-            let Error::Schema(SchemaError::Missing { table, sql, source: found }) = missing else {
-                return Err(missing);
-            };
-            if !may_make {
+        match store.schema_state().await? {
+            SchemaState::Missing { .. } | SchemaState::Older { .. } if !may_migrate => {
                 return Ok(Some(in_memory));
             }
-            match migrate(pool, &table).await {
-                Ok(()) => store.verify().await?,
-                // Another process makes it, or has made it by now.
-                Err(locked @ Error::Schema(SchemaError::Locked { .. })) => {
-                    store.verify().await.map_err(|_| locked)?;
-                }
-                // Without the right to make it, the answer is the SQL for a user who has it.
-                Err(error) => {
-                    let (found, source) = (Box::new(found), Box::new(error));
-                    return Err(SchemaError::NotMade { table, found, sql, source }.into());
-                }
+            state @ (SchemaState::Missing { .. } | SchemaState::Older { .. }) => {
+                migrate_from(store, state).await?;
             }
+            SchemaState::Compatible { found, known, min_code } => tracing::warn!(
+                table = %store.table(),
+                found,
+                known,
+                min_code,
+                "the table has a later schema version than this program knows, and permits programs like this one"
+            ),
+            _ => store.verify().await?,
         }
-        for warning in store.warnings().await? {
-            tracing::warn!(table = %store.table(), "{warning}");
-        }
+        log_findings(store, &store.check_at_start().await?);
         Ok(Some(in_memory))
     };
     match prepared.await {
@@ -100,5 +96,37 @@ async fn prepare<DB: Backend>(store: &Store<DB>, faults: &mut Vec<StartFault>) -
             faults.push(StartFault::Database(Box::new(error)));
             false
         }
+    }
+}
+
+/// Creates a missing table, or migrates an older one.
+async fn migrate_from<DB: Backend>(store: &Store<DB>, state: SchemaState) -> Result<(), Error> {
+    let table = store.table().clone();
+    let error = match migrate(store.pool(), &table).await {
+        Ok(()) => return store.verify().await,
+        // Another process is migrating, and may have finished by now.
+        Err(locked @ Error::Schema(SchemaError::Locked { .. })) => {
+            return store.verify().await.map_err(|_| locked);
+        }
+        Err(error) => error,
+    };
+    // Without the privilege, the error has the SQL for a user who has it.
+    let source = Box::new(error);
+    Err(Error::Schema(match state {
+        SchemaState::Missing { source: found } => {
+            let sql = migration_sql::<DB>(&table);
+            SchemaError::NotMade { table, found: Box::new(found), sql, source }
+        }
+        SchemaState::Older { found, known, sql } => {
+            SchemaError::NotMigrated { table, found, known, sql, source }
+        }
+        _ => return Err(*source),
+    }))
+}
+
+/// Logs what the checks at the start found.
+pub(super) fn log_findings<DB: Backend>(store: &Store<DB>, findings: &[Finding]) {
+    for finding in findings {
+        tracing::warn!(table = %store.table(), subject = finding.subject, "{finding}");
     }
 }

@@ -66,14 +66,6 @@ pub trait Backend: sealed::Sealed + Database + Sized {
     #[doc(hidden)]
     fn text(row: &Self::Row, column: usize) -> sqlx::Result<Option<String>>;
 
-    /// Whether trying again is all there is to do: a deadlock, a lock that was not had in time.
-    #[doc(hidden)]
-    fn is_contention(error: &dyn sqlx::error::DatabaseError) -> bool;
-
-    /// Whether the transaction has been aborted by an earlier failure.
-    #[doc(hidden)]
-    fn is_aborted(error: &dyn sqlx::error::DatabaseError) -> bool;
-
     /// What in-process writers of the same file share; `None` where the server orders its writers.
     #[doc(hidden)]
     fn file(pool: &Pool<Self>) -> Option<std::path::PathBuf>;
@@ -115,8 +107,6 @@ macro_rules! backend {
         $database:ident, $dialect:expr,
         arrays: |$values:ident| $bound:expr,
         done: |$result:ident| $last:expr,
-        contention: |$error:ident| $contention:expr,
-        aborted: |$abort:ident| $aborted:expr,
         file: |$pool:ident| $file:expr,
         relay: |$options:ident, $timeout:ident| $relay:expr,
         listen: |$listen_pool:ident, $channel:ident, $heard:ident| $listen:expr $(,)?
@@ -178,14 +168,6 @@ macro_rules! backend {
 
             fn text(row: &Self::Row, column: usize) -> sqlx::Result<Option<String>> {
                 sqlx::Row::try_get(row, column)
-            }
-
-            fn is_contention($error: &dyn sqlx::error::DatabaseError) -> bool {
-                $contention
-            }
-
-            fn is_aborted($abort: &dyn sqlx::error::DatabaseError) -> bool {
-                $aborted
             }
 
             fn file($pool: &sqlx::Pool<Self>) -> Option<std::path::PathBuf> {

@@ -253,10 +253,10 @@ impl<DB: Backend> Store<DB> {
         };
         let fetched = match DB::DIALECT.claim {
             Locking::AtOnce(_) => {
-                retrying!(DB, DOING, self.claim_at_once(sql, &request).await)
+                retrying!(DOING, self.claim_at_once(sql, &request).await)
             }
             Locking::LockThenUpdate { .. } => {
-                retrying!(DB, DOING, self.lock_then_claim(sql, &request).await)
+                retrying!(DOING, self.lock_then_claim(sql, &request).await)
             }
             Locking::ReadThenUpdate { .. } => self.read_then_claim(sql, &request).await,
         }?;
@@ -331,12 +331,12 @@ impl<DB: Backend> Store<DB> {
         sql: &SqlStr,
         request: &ClaimRequest<'_>,
     ) -> Result<Fetched, Error> {
-        let mut fetched = retrying!(DB, DOING, self.read(sql, request).await)?;
+        let mut fetched = retrying!(DOING, self.read(sql, request).await)?;
         let mut claimed = HashSet::new();
         if !fetched.rows.is_empty() {
             // For a single statement, so that other writers wait only for the change of the rows.
             let _guard = self.acquire_writer().await?;
-            claimed.extend(retrying!(DB, DOING, self.claim_read(&fetched, request.lease).await)?);
+            claimed.extend(retrying!(DOING, self.claim_read(&fetched, request.lease).await)?);
         }
         // Another process may have been faster with some of them. They count as read: there may be more.
         fetched.last_read = fetched.rows.last().map(|row| (row.due_at, row.key().0));

@@ -43,7 +43,7 @@ macro_rules! columns {
         $($(#[$group_doc])* const $group: &[Column] = &[$(Column::$column),*];)*
 
         /// The names of the table's columns.
-        const NAMES: &[&str] = &[$($($name),*),*];
+        pub(super) const NAMES: &[&str] = &[$($($name),*),*];
 
         impl Column {
             const COUNT: usize = NAMES.len() + [$(Self::$computed),*].len();
@@ -87,6 +87,13 @@ columns! {
         LastError: plain "last_error",
         LockedBy: plain "locked_by",
         LockedAt: micros "locked_at",
+    }
+    /// Columns that no statement uses yet: they are for ordering and for several listeners of one event.
+    #[expect(dead_code, reason = "the schema has them already")]
+    const RESERVED {
+        Subscription: plain "subscription",
+        Version: int "version",
+        History: plain "history",
     }
     computed {
         /// When the row was due before it was claimed.
@@ -147,7 +154,7 @@ pub(super) fn expand(template: &str) -> String {
         ("{dead_key_columns}", &DEAD_KEY),
         ("{inspection_columns}", &INSPECTION),
     ];
-    let mut sql = template.replace("{all_columns}", &NAMES.join(", "));
+    let mut sql = template.to_owned();
     for (placeholder, selection) in lists {
         if sql.contains(placeholder) {
             sql = sql.replace(placeholder, &selection.sql());
@@ -312,7 +319,6 @@ mod tests {
             "SELECT {int:entry.sequence}, entry.event_id, entry.event_type, entry.last_error, \
              {micros:entry.done_at} FROM"
         );
-        assert!(expand("{all_columns}").starts_with("sequence, event_id, "));
         assert!(expand("{columns}").ends_with(", {text:entry.payload}"));
     }
 }

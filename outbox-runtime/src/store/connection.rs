@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use sqlx::Pool;
 use sqlx::pool::PoolConnection;
 
-use super::{Backend, Store};
+use super::{Backend, DatabaseErrorKind, Store};
 
 /// A connection for one piece of work. If the work is cut short, nobody knows what the server will
 /// still say on it, and a driver may wait for ever for something else: it is closed then instead of
@@ -128,8 +128,7 @@ impl<DB: Backend> ConnectionGuard<DB> {
     pub(super) fn give_back<T>(mut self, result: &sqlx::Result<T>) {
         let sound = match result {
             Ok(_) => true,
-            Err(sqlx::Error::Database(error)) => DB::is_contention(&**error),
-            Err(_) => false,
+            Err(error) => DatabaseErrorKind::from_error(error).is_contention(),
         };
         self.returned = sound || self.sticky.is_none();
         if let (true, Some(sticky)) = (sound, &self.sticky)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Backend;
+use super::DatabaseErrorKind;
 use crate::Error;
 
 /// The maximum number of tries.
@@ -23,12 +23,9 @@ impl Contention {
     ///
     /// # Errors
     /// Returns any other error, and that of the last try.
-    pub(super) async fn wait<DB: Backend>(&mut self, error: sqlx::Error) -> Result<(), Error> {
-        let may_retry = match &error {
-            sqlx::Error::Database(error) => self.tries < TRIES && DB::is_contention(&**error),
-            _ => false,
-        };
-        if !may_retry {
+    pub(super) async fn wait(&mut self, error: sqlx::Error) -> Result<(), Error> {
+        let is_contention = DatabaseErrorKind::from_error(&error).is_contention();
+        if !is_contention || self.tries >= TRIES {
             return Err(Error::database(self.doing)(error));
         }
         let pause = u64::from(self.tries) * 2 + rand::random_range(0..8);
@@ -42,12 +39,12 @@ impl Contention {
 ///
 /// It is not a function with an async closure, because the compiler cannot prove the future of one to be `Send`.
 macro_rules! retrying {
-    ($database:ty, $doing:expr, $attempt:expr) => {{
+    ($doing:expr, $attempt:expr) => {{
         let mut contention = $crate::store::contention::Contention::new($doing);
         loop {
             match $attempt {
                 Ok(value) => break Ok::<_, $crate::Error>(value),
-                Err(error) => contention.wait::<$database>(error).await?,
+                Err(error) => contention.wait(error).await?,
             }
         }
     }};

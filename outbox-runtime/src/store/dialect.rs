@@ -5,12 +5,13 @@
 //! `{micros:..}`, `{time:..}`, `{from:..}`, `{later:..}` and `{earlier:..}` wrap an expression, `{next:..}` is a token's successor, `{pending:0}` and `{settled:1}` ask for a status, `$1`, `$2`, … are arguments, each used once and in
 //! order.
 
-use super::Table;
+use super::migration_lock::MigrationLock;
+use super::schema::Migrations;
+use super::{FindingLevel, Table};
 
 /// How a database is spoken to.
 #[derive(Debug)]
 pub struct Dialect {
-    pub(super) name: &'static str,
     pub(super) quote: char,
     /// Whether there is a server at the other end of a connection.
     pub(super) remote: bool,
@@ -101,8 +102,6 @@ pub struct Dialect {
     pub(super) by_index: Option<Wrap>,
     /// Gives 1 if the database is in memory, where each connection might have one of its own.
     pub(super) in_memory: Option<&'static str>,
-    /// Each gives 1 if there is something to warn of.
-    pub(super) warnings: &'static [(&'static str, &'static str)],
     /// How many connections this user may have open to the server, in all processes; `None` where there is no
     /// server.
     pub(super) connection_limit: Option<&'static str>,
@@ -117,30 +116,38 @@ pub struct Dialect {
     /// How many rows ended on one `{side}` of a time, through the index of the purge; in all, what each
     /// of them says.
     pub(super) ended: &'static [&'static str],
+    /// The names of the table's columns. Needs no privilege that a user of the table does not have.
+    pub(super) columns: &'static str,
     /// The names of the table's indexes.
     pub(super) indexes: &'static str,
+    pub(super) migrations: Migrations,
+    /// The lock for migrations, in a database that has several writers.
+    pub(super) migration_lock: Option<MigrationLock>,
+    /// Whether `CREATE INDEX` takes the schema before the name of the index instead of before the table's.
+    pub(super) index_in_schema: bool,
     /// How many transactions have been open for longer than a time, and for how many microseconds the
     /// oldest has; `None` where there is nobody to ask.
     pub(super) transactions: Option<&'static str>,
     /// Gives 1 if `transactions` may see those of others.
     pub(super) transactions_visible: &'static str,
-    /// What hurts this database alone.
+    /// The checks of `start` and `doctor`.
     pub(super) checks: &'static [Check],
 }
 
-/// How to find out whether a connection has a transaction. An answer that is an error is told by its code, or
-/// by a part of its text where the code says nothing.
+/// How to find out whether a connection has a transaction.
 #[derive(Debug)]
 #[cfg_attr(
     not(all(feature = "postgres", any(feature = "mysql", feature = "sqlite"))),
     allow(dead_code, reason = "each form is some database's")
 )]
 pub(super) enum OpenTransaction {
-    /// Outside of one, the first of these fails with this error.
-    FailsOutside(&'static [&'static str], &'static str),
-    /// Inside of one, this fails with this error, and outside it changes nothing. The query gives 1 if the
-    /// next statement begins one.
-    FailsInside(&'static str, &'static str, Option<&'static str>),
+    /// Outside of a transaction, the first of these statements fails with
+    /// [`NoTransaction`](super::DatabaseErrorKind::NoTransaction).
+    FailsOutside(&'static [&'static str]),
+    /// Inside of a transaction, this statement fails with
+    /// [`InTransaction`](super::DatabaseErrorKind::InTransaction); outside, it changes nothing. The query returns 1
+    /// if the next statement begins a transaction.
+    FailsInside(&'static str, Option<&'static str>),
 }
 
 /// How events are inserted.
@@ -157,26 +164,36 @@ pub(super) enum Insert {
     Failing { bulk: &'static str, head: &'static str, row: &'static str },
 }
 
-/// A question about the state of the database.
+/// A check of the server or the table.
 #[derive(Debug)]
 pub(super) struct Check {
-    /// What is asked about.
+    /// The subject of the finding.
     pub(super) subject: &'static str,
-    /// Gives 1 if something is wrong.
+    /// Returns 1 if there is a problem.
     pub(super) test: &'static str,
-    /// What to say if all is well, and what if not.
-    pub(super) well: &'static str,
-    pub(super) wrong: &'static str,
+    /// The level of the problem.
+    pub(super) level: FindingLevel,
+    /// The text of the finding if there is no problem; empty if there is no such finding.
+    pub(super) ok: &'static str,
+    /// The text of the finding if there is one.
+    pub(super) problem: &'static str,
     pub(super) remedy: &'static str,
+    /// Whether the check runs at every start, and not only in `doctor`.
+    pub(super) at_start: bool,
 }
 
-pub(super) const MISSING_INDEX: &str = "the table lacks an index of its migration: claims fail or read the whole table; compare it with `migration_sql`";
-pub(super) const READ_ONLY: &str =
-    "the server is read-only: nothing can be written or delivered; connect to the primary";
-
-pub(super) const STATEMENT_LOG: &str = "the binary log holds statements (`binlog_format = STATEMENT`): every claim and \
-    every result is refused with error 1665, so events are written and never delivered; set `binlog_format` to \
-    `ROW` or `MIXED` (`SET GLOBAL binlog_format = 'ROW'`, and in the server's configuration)";
+/// The check for a server, a file or a session that is read-only.
+pub(super) const fn writable(test: &'static str) -> Check {
+    Check {
+        subject: "server",
+        test,
+        level: FindingLevel::Error,
+        ok: "the server accepts writes",
+        problem: "the server is read-only: nothing can be written or delivered",
+        remedy: "connect to the primary",
+        at_start: true,
+    }
+}
 
 /// What comes before and after an expression; `{it}` is the expression once more.
 pub(super) type Wrap = (&'static str, &'static str);

@@ -1,10 +1,11 @@
-//! What is wrong with a table and its surroundings, before it hurts.
+//! Checks of a table, its server and its pending events.
 
+use std::fmt;
 use std::time::Duration;
 
 use sqlx::SqlStr;
 
-use super::dialect::{Check, Dialect, MISSING_INDEX, READ_ONLY, STATEMENT_LOG};
+use super::dialect::{Check, Dialect};
 use super::pending::{MOST, PendingType};
 use super::row::span;
 use super::{Backend, DatabaseErrorKind, SchemaState, Store};
@@ -12,45 +13,52 @@ use crate::Error;
 
 const DOING: &str = "examining the database";
 
-/// What makes each index of a table's own; the primary key cannot be missing.
+/// The suffixes of the table's indexes; the primary key cannot be missing.
 const INDEXES: [&str; 4] = ["event_id", "claim", "purge", "dead"];
 
-/// How much somebody should care.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FindingLevel {
-    /// All is well.
+    /// No problem.
     Ok,
-    /// It could not be found out.
+    /// The check was not possible.
     Unknown,
-    /// It will hurt sooner or later.
+    /// A problem that becomes worse, or shows under load.
     Warning,
-    /// It hurts now.
+    /// A problem that prevents or delays deliveries now.
     Error,
 }
 
-/// What was found about one subject.
+/// The result of one check.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What was looked at, in a word or two.
+    /// The subject of the check, in one or two words.
     pub subject: &'static str,
-    /// How bad it is.
+    /// The severity.
     pub level: FindingLevel,
-    /// What was found.
+    /// What the check found.
     pub what: String,
-    /// What to do; empty if nothing.
+    /// What to do about it; empty if nothing.
     pub remedy: String,
 }
 
-/// What to look for.
+/// The finding, and its remedy after a semicolon.
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        if self.remedy.is_empty() { Ok(()) } else { write!(f, "; {}", self.remedy) }
+    }
+}
+
+/// Options of [`Store::doctor`].
 #[derive(Debug, Clone)]
 pub struct DoctorOptions {
-    /// The event types that are known; any other that is pending is reported. `None` where that is
-    /// not known.
+    /// The known event types; pending events of any other type are reported. `None` if they are not known.
     pub types: Option<Vec<String>>,
-    /// For how long an event may be due, or a lease be over, before somebody should have come.
+    /// How long an event may be due, or a lease be expired, before it is reported.
     pub overdue: Duration,
-    /// For how long a transaction may be open.
+    /// How long a transaction may be open before it is reported.
     pub long_transaction: Duration,
 }
 
@@ -84,9 +92,25 @@ impl Sql {
     }
 }
 
+/// Which checks to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Checks {
+    /// Those that are marked for the start.
+    AtStart,
+    All,
+}
+
 impl Finding {
     fn ok(subject: &'static str, what: impl Into<String>) -> Self {
         Self { subject, level: FindingLevel::Ok, what: what.into(), remedy: String::new() }
+    }
+
+    pub(crate) fn warning(
+        subject: &'static str,
+        what: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self::bad(subject, FindingLevel::Warning, what, remedy)
     }
 
     fn bad(
@@ -100,29 +124,29 @@ impl Finding {
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Looks at the schema, the server and what is pending, and changes nothing. If the table is
-    /// missing, that is all there is to say.
+    /// Checks the schema, the server and the pending events, and changes nothing. If the table is missing, that is
+    /// the only finding.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn doctor(&self, examination: &DoctorOptions) -> Result<Vec<Finding>, Error> {
+    pub async fn doctor(&self, options: &DoctorOptions) -> Result<Vec<Finding>, Error> {
         let state = self.schema_state().await?;
         let mut findings = vec![of_schema(&state)];
         if !matches!(state, SchemaState::Missing { .. }) {
             let missing = self.missing_indexes().await?;
             findings.push(of_indexes(&missing));
-            self.surroundings(&mut findings).await?;
-            findings.extend(self.transactions(examination.long_transaction).await?);
+            findings.extend(self.run_checks(Checks::All).await?);
+            findings.extend(self.transactions(options.long_transaction).await?);
             if missing.contains(&self.table.derived("claim")) {
-                let what = "what is pending cannot be counted without its index";
+                let what = "pending events cannot be counted without their index";
                 let (level, remedy) = (FindingLevel::Unknown, "");
                 findings.push(Finding::bad("pending", level, what, remedy));
                 return Ok(findings);
             }
-            let pending = self.pending_by_type(examination.overdue).await?;
-            findings.push(leases(&pending, examination.overdue));
-            findings.extend(unknown(&pending, examination));
-            findings.push(waiting(&pending, examination));
+            let pending = self.pending_by_type(options.overdue).await?;
+            findings.push(leases(&pending, options.overdue));
+            findings.extend(unknown(&pending, options));
+            findings.push(waiting(&pending, options));
         }
         Ok(findings)
     }
@@ -135,33 +159,32 @@ impl<DB: Backend> Store<DB> {
         Ok(names.into_iter().filter(|name| !there.contains(name)).collect())
     }
 
-    /// Whether the server is read-only, its encoding, and what hurts this database alone.
-    async fn surroundings(&self, findings: &mut Vec<Finding>) -> Result<(), Error> {
-        let mut writable = true;
-        for text in self.warnings().await? {
-            // Missing indexes have been named.
-            let (level, subject) = match text {
-                MISSING_INDEX => continue,
-                READ_ONLY | STATEMENT_LOG => (FindingLevel::Error, "server"),
-                _ => (FindingLevel::Warning, "server"),
-            };
-            writable = false;
-            let (what, remedy) = text.split_once("; ").unwrap_or((text, ""));
-            findings.push(Finding::bad(subject, level, what, remedy));
-        }
-        if writable {
-            findings.push(Finding::ok("server", "it can be written to"));
-        }
+    /// Returns the problems that the checks for the start find.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub(crate) async fn check_at_start(&self) -> Result<Vec<Finding>, Error> {
+        let mut findings = vec![of_indexes(&self.missing_indexes().await?)];
+        findings.extend(self.run_checks(Checks::AtStart).await?);
+        findings.retain(|finding| finding.level > FindingLevel::Ok);
+        Ok(findings)
+    }
+
+    /// Runs the checks of the dialect.
+    async fn run_checks(&self, which: Checks) -> Result<Vec<Finding>, Error> {
+        let mut findings = Vec::new();
         for (test, check) in &self.sql.doctor.checks {
-            let answer = self.number(DOING, test.clone(), vec![]).await?;
-            findings.push(match answer {
-                Some(1) => {
-                    Finding::bad(check.subject, FindingLevel::Warning, check.wrong, check.remedy)
-                }
-                _ => Finding::ok(check.subject, check.well),
-            });
+            if which == Checks::AtStart && !check.at_start {
+                continue;
+            }
+            if self.number(DOING, test.clone(), vec![]).await? == Some(1) {
+                let Check { subject, level, problem, remedy, .. } = **check;
+                findings.push(Finding::bad(subject, level, problem, remedy));
+            } else if !check.ok.is_empty() {
+                findings.push(Finding::ok(check.subject, check.ok));
+            }
         }
-        Ok(())
+        Ok(findings)
     }
 
     async fn transactions(&self, long: Duration) -> Result<Option<Finding>, Error> {
@@ -169,7 +192,7 @@ impl<DB: Backend> Store<DB> {
         let sql = &self.sql.doctor;
         let Some(transactions) = &sql.transactions else { return Ok(None) };
         let hidden = || {
-            let what = "the transactions of others are not visible to this user";
+            let what = "the transactions of other users are not visible to this user";
             let remedy = "grant `pg_read_all_stats` (PostgreSQL) or `PROCESS` (MySQL)";
             Ok(Some(Finding::bad(SUBJECT, FindingLevel::Unknown, what, remedy)))
         };
@@ -193,11 +216,11 @@ impl<DB: Backend> Store<DB> {
                 SUBJECT,
                 FindingLevel::Warning,
                 format!(
-                    "{count} open for longer than {long:?}, the oldest for {} s: what was deleted \
-                     since cannot be tidied up, and claims become slow",
+                    "{count} open for longer than {long:?}, the oldest for {} s: rows that were deleted \
+                     since cannot be cleaned up, and claims become slow",
                     oldest.as_secs()
                 ),
-                "find out who holds them (`pg_stat_activity`, `innodb_trx`) and end them",
+                "find their sessions (`pg_stat_activity`, `innodb_trx`) and end them",
             ),
         }))
     }
@@ -225,7 +248,7 @@ fn of_schema(state: &SchemaState) -> Finding {
         SchemaState::Unversioned => Finding::bad(
             SUBJECT,
             FindingLevel::Warning,
-            "the table has every column and no version: it was made by hand",
+            "the table has every column and no version: it was created manually",
             "add its version to the table `outbox_schema`, as the SQL of the migration does",
         ),
         SchemaState::Hidden { .. } => Finding::bad(
@@ -234,13 +257,19 @@ fn of_schema(state: &SchemaState) -> Finding {
             "the table has every column, and this user may not read its version",
             "grant `SELECT` on the table `outbox_schema`",
         ),
-        SchemaState::Older { found, known } => Finding::bad(
+        SchemaState::Older { found, known, .. } => Finding::bad(
             SUBJECT,
             FindingLevel::Error,
             format!("the table has version {found}, and this program needs {known}"),
             "run `outbox migrate`",
         ),
-        SchemaState::Newer { found, known } => Finding::bad(
+        SchemaState::Compatible { found, known, .. } => Finding::ok(
+            SUBJECT,
+            format!(
+                "the table has version {found}, which permits programs like this one that know up to {known}"
+            ),
+        ),
+        SchemaState::Newer { found, known, .. } => Finding::bad(
             SUBJECT,
             FindingLevel::Error,
             format!("the table has version {found}, and this program knows up to {known}"),
@@ -262,7 +291,7 @@ fn of_schema(state: &SchemaState) -> Finding {
             Finding::bad(
                 SUBJECT,
                 FindingLevel::Error,
-                "the table lacks a column: it is not an outbox table, or somebody has changed it",
+                "the table lacks a column: it is not an outbox table, or it was changed manually",
                 "name the right table with `--table`, or compare it with `outbox migrate --sql`",
             )
         }
@@ -275,17 +304,17 @@ fn of_schema(state: &SchemaState) -> Finding {
     }
 }
 
-/// An owner is gone, and nobody has come for what it had in hand.
+/// Checks for expired leases: their owner is gone, and no other node has taken over.
 fn leases(pending: &[PendingType], overdue: Duration) -> Finding {
     let stuck: u64 = pending.iter().map(|of_type| of_type.stuck).sum();
     if stuck == 0 {
-        return Finding::ok("leases", "none has ended without somebody taking over");
+        return Finding::ok("leases", "no expired lease waits for a take-over");
     }
     Finding::bad(
         "leases",
         FindingLevel::Error,
-        format!("{stuck} ended more than {overdue:?} ago, and nobody has taken over"),
-        "see that a process with listeners for these events runs: its poller takes them",
+        format!("{stuck} ended more than {overdue:?} ago without a take-over"),
+        "make sure that a process with listeners for these events runs: its poller claims them",
     )
 }
 
@@ -296,15 +325,15 @@ fn names(of_types: &[&PendingType]) -> String {
     of_types.iter().map(named).collect::<Vec<_>>().join(", ")
 }
 
-/// Types that are pending and that the deploy does not know.
-fn unknown(pending: &[PendingType], examination: &DoctorOptions) -> Option<Finding> {
-    let known = examination.types.as_ref()?;
+/// Checks for pending events of types that the deployment does not know.
+fn unknown(pending: &[PendingType], options: &DoctorOptions) -> Option<Finding> {
+    let known = options.types.as_ref()?;
     let unknown: Vec<&PendingType> =
         pending.iter().filter(|of_type| !known.contains(&of_type.event_type)).collect();
     if unknown.is_empty() && pending.iter().map(|of_type| of_type.pending).sum::<u64>() >= MOST {
         let what = "every type is known of the 100,000 events that have been due for longest; there are \
              more";
-        let remedy = "see that what is pending is delivered, then look again";
+        let remedy = "make sure that pending events are delivered, then check again";
         return Some(Finding::bad(TYPES, FindingLevel::Warning, what, remedy));
     }
     if unknown.is_empty() {
@@ -315,8 +344,8 @@ fn unknown(pending: &[PendingType], examination: &DoctorOptions) -> Option<Findi
     Some(Finding::bad(TYPES, FindingLevel::Error, what, remedy))
 }
 
-/// Types that wait and that nobody seems to handle.
-fn waiting(pending: &[PendingType], examination: &DoctorOptions) -> Finding {
+/// Checks for types whose events are due and not claimed.
+fn waiting(pending: &[PendingType], options: &DoctorOptions) -> Finding {
     let waiting: Vec<&PendingType> = pending
         .iter()
         .filter(|of_type| of_type.overdue > of_type.stuck && of_type.locked == 0)
@@ -324,11 +353,11 @@ fn waiting(pending: &[PendingType], examination: &DoctorOptions) -> Finding {
     if waiting.is_empty() {
         return Finding::ok(TYPES, "every type that is due is being delivered");
     }
-    let overdue = examination.overdue;
+    let overdue = options.overdue;
     Finding::bad(
         TYPES,
         FindingLevel::Warning,
-        format!("due for more than {overdue:?} and in nobody's hand: {}", names(&waiting)),
-        "see that a process with a listener for them runs, and that the listener is not paused",
+        format!("due for more than {overdue:?} and not claimed: {}", names(&waiting)),
+        "make sure that a process with a listener for them runs, and that the listener is not paused",
     )
 }

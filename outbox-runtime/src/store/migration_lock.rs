@@ -1,71 +1,36 @@
-//! The lock under which one process at a time migrates.
+//! The lock that lets one process migrate at a time.
 //!
-//! PostgreSQL has it until the transaction ends, MySQL until it is released or the session ends. On SQLite the
-//! transaction itself keeps other writers out.
+//! PostgreSQL holds it until the transaction ends, MySQL until it is released or the session ends. On SQLite the
+//! transaction itself excludes other writers.
 
 use std::time::Duration;
 
 use sqlx::Pool;
 
-use super::dialect::Dialect;
 use super::statements::of_schema;
-use super::{Backend, SchemaError, Table};
+use super::{Backend, DatabaseErrorKind, SchemaError, Table};
 
 /// The statements of the lock. `{millis}` and `{seconds}` are how long to wait for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MigrationLock {
-    /// Gives 1 if the lock was taken and 0 if not, where it does not fail instead.
-    take: &'static str,
-    release: Option<&'static str>,
-    /// The session that has it, and its name.
-    holder: &'static str,
-}
-
-/// Names are server-wide, of 64 characters at most, and do not distinguish case; a database's name alone may
-/// have as many.
-macro_rules! mysql_name {
-    () => {
-        "CONCAT('outbox:migrate:', \
-            LEFT(SHA2(LOWER(COALESCE(NULLIF('{bare_schema}', ''), DATABASE(), '')), 256), 40))"
-    };
-}
-
-/// The lock of a database that has many writers.
-pub(super) fn of(dialect: &Dialect) -> Option<MigrationLock> {
-    match dialect.name {
-        "PostgreSQL" => Some(MigrationLock {
-            take: "SET LOCAL lock_timeout = {millis}; \
-                SELECT pg_advisory_xact_lock(7738134957241561); \
-                SET LOCAL lock_timeout = DEFAULT",
-            release: None,
-            holder: "SELECT pid::bigint, '7738134957241561' FROM pg_locks \
-                WHERE locktype = 'advisory' AND granted AND objsubid = 1 \
-                AND (classid::bigint << 32 | objid::bigint) = 7738134957241561 AND database = \
-                    (SELECT oid FROM pg_database WHERE datname = current_database())",
-        }),
-        "MySQL" => Some(MigrationLock {
-            take: concat!("SELECT CAST(GET_LOCK(", mysql_name!(), ", {seconds}) AS SIGNED)"),
-            release: Some(concat!("DO RELEASE_LOCK(", mysql_name!(), ")")),
-            holder: concat!(
-                "SELECT CAST(IS_USED_LOCK(",
-                mysql_name!(),
-                ") AS SIGNED), ",
-                mysql_name!()
-            ),
-        }),
-        _ => None,
-    }
+    /// Takes the lock. With a `release`, it returns 1 if the lock was taken and 0 if not; without, it fails if
+    /// the lock is not available in time.
+    pub(super) take: &'static str,
+    /// Releases the lock, where the end of the transaction does not.
+    pub(super) release: Option<&'static str>,
+    /// Returns the session that holds the lock, and the lock's name.
+    pub(super) holder: &'static str,
 }
 
 impl MigrationLock {
-    /// Takes the lock; false if another session had it for all of `limit`.
+    /// Takes the lock. Returns `false` if another session held it for all of `limit`.
     pub(super) async fn take<DB: Backend>(
         &self,
         connection: &mut DB::Connection,
         table: &Table,
         limit: Duration,
     ) -> sqlx::Result<bool> {
-        // Seconds are the finest that every server understands, and 0 is no limit to PostgreSQL.
+        // Not every server accepts fractions of a second, and for PostgreSQL 0 means no limit.
         let seconds = limit.as_millis().div_ceil(1_000).max(1);
         let template = self
             .take
@@ -75,21 +40,21 @@ impl MigrationLock {
         if self.release.is_none() {
             return match DB::run(connection, sql).await {
                 Ok(()) => Ok(true),
-                Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("55P03") => {
-                    Ok(false)
-                }
-                Err(error) => Err(error),
+                Err(error) => match DatabaseErrorKind::from_error(&error) {
+                    DatabaseErrorKind::LockTimeout => Ok(false),
+                    _ => Err(error),
+                },
             };
         }
         let rows = DB::fetch(connection, sql, vec![]).await?;
         match rows.first().map_or(Ok(None), |row| DB::int(row, 0))? {
             Some(taken) => Ok(taken == 1),
             // It ran out of memory, or the statement was killed.
-            None => Err(sqlx::Error::Protocol("GET_LOCK has failed: its answer is NULL".into())),
+            None => Err(sqlx::Error::Protocol("GET_LOCK failed: it returned NULL".into())),
         }
     }
 
-    /// Gives the lock back, as far as that is still possible: it ends with its session.
+    /// Releases the lock. An error does not matter: the lock ends with its session.
     pub(super) async fn release<DB: Backend>(
         &self,
         connection: &mut DB::Connection,
@@ -100,7 +65,7 @@ impl MigrationLock {
         }
     }
 
-    /// What to tell if it was not free, with the session that has it, if that can be found out.
+    /// Returns the error for a lock that was not available, with the session that holds it if that is known.
     pub(super) async fn denied<DB: Backend>(
         &self,
         pool: &Pool<DB>,

@@ -78,7 +78,7 @@ pub use position::Position;
 pub use purge::{Aged, Purged};
 pub use renew::Renewal;
 pub use row::{Claim, Undecodable};
-pub use schema::{SchemaState, migrate, migration_sql};
+pub use schema::{SchemaState, migrate, migration_sql, migration_sql_from};
 pub(crate) use settle::LockedRows;
 pub use settle::{Completion, Settlement, Unsettled};
 pub use stats::Stats;
@@ -179,7 +179,7 @@ impl<DB: Backend> Store<DB> {
         args: impl Fn() -> Vec<Arg>,
     ) -> Result<u64, Error> {
         let _guard = self.acquire_writer().await?;
-        retrying!(DB, doing, self.change_once(sql, args()).await)
+        retrying!(doing, self.change_once(sql, args()).await)
     }
 
     async fn change_once(&self, sql: &SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {

@@ -12,29 +12,74 @@
 //! The unique index of the ids is descending: a duplicate locks the gap before its record, and in an
 //! ascending index that may be the gap into which every generated id goes.
 
+use sqlx::error::DatabaseError;
+use sqlx::mysql::MySqlDatabaseError;
+
 use super::backend::backend;
 use super::dialect::{
-    Dialect, Insert, Locking, MISSING_INDEX, OpenTransaction, Places, READ_ONLY, STATEMENT_LOG,
-    SkipLocked,
+    Check, Dialect, Insert, Locking, OpenTransaction, Places, SkipLocked, writable,
 };
+use super::migration_lock::MigrationLock;
+use super::schema::{Migrations, Step};
+use super::{DatabaseErrorKind, FindingLevel};
+
+/// The name of the migration lock. Names are server-wide, have at most 64 characters and are not case-sensitive;
+/// the name of a database alone can have as many.
+macro_rules! migration_lock_name {
+    () => {
+        "CONCAT('outbox:migrate:', \
+            LEFT(SHA2(LOWER(COALESCE(NULLIF('{bare_schema}', ''), DATABASE(), '')), 256), 40))"
+    };
+}
 
 backend! {
     MySql, DIALECT,
     arrays: |values| serde_json::to_string(&values).unwrap_or_default(),
     done: |result| i64::try_from(result.last_insert_id()).ok(),
-    contention: |error| {
-        error
-            .try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>()
-            .is_some_and(|error| matches!(error.number(), 1205 | 1213))
-    },
-    aborted: |_error| false,
     file: |_pool| None,
     relay: |options, _timeout| options,
     listen: |_pool, _channel, _heard| std::future::pending().await,
 }
 
+/// Classifies an error of MySQL or MariaDB by its number, and by its SQLSTATE where that is precise.
+pub(super) fn classify(error: &dyn DatabaseError) -> Option<DatabaseErrorKind> {
+    let error = error.try_downcast_ref::<MySqlDatabaseError>()?;
+    Some(kind(error.number(), error.code().unwrap_or_default(), error.message()))
+}
+
+fn kind(number: u16, code: &str, message: &str) -> DatabaseErrorKind {
+    match number {
+        1213 => return DatabaseErrorKind::Contention,
+        1205 => return DatabaseErrorKind::LockTimeout,
+        // The time limit of a statement, on MariaDB and on MySQL.
+        1969 | 3024 => return DatabaseErrorKind::Cancelled,
+        // The limits of the server and of a user on connections.
+        1040 | 1203 | 1226 => return DatabaseErrorKind::Exhausted,
+        _ => {}
+    }
+    match code {
+        "25001" => DatabaseErrorKind::InTransaction,
+        "25006" => DatabaseErrorKind::ReadOnly,
+        "28000" => DatabaseErrorKind::Login,
+        "42S02" => DatabaseErrorKind::NoTable,
+        "42S22" => DatabaseErrorKind::NoColumn,
+        // One SQLSTATE for a syntax error and several others.
+        "42000" if message.contains("Unknown database") => DatabaseErrorKind::NoDatabase,
+        "42000" if message.contains("denied") => DatabaseErrorKind::Rights,
+        "HY000" if message.contains("insecure transport") => DatabaseErrorKind::Tls,
+        "HY000" if message.contains("read-only") => DatabaseErrorKind::ReadOnly,
+        // Some servers have no better code than "general error" for a character that they cannot store.
+        "HY000" => DatabaseErrorKind::Data,
+        _ => match code.get(..2) {
+            // The connection failed, or the server or the session is being shut down.
+            Some("08" | "70") => DatabaseErrorKind::Unreachable,
+            Some("22") => DatabaseErrorKind::Data,
+            _ => DatabaseErrorKind::Other,
+        },
+    }
+}
+
 pub(super) const DIALECT: Dialect = Dialect {
-    name: "MySQL",
     quote: '`',
     remote: true,
     fragile_prepare: true,
@@ -84,7 +129,6 @@ pub(super) const DIALECT: Dialect = Dialect {
     probe: &["RELEASE SAVEPOINT outbox_tx", "SAVEPOINT outbox_tx"],
     open: OpenTransaction::FailsInside(
         "SET TRANSACTION READ WRITE",
-        "25001",
         Some("SELECT CAST(@@autocommit = 0 AS SIGNED)"),
     ),
     commits_implicitly: true,
@@ -214,29 +258,6 @@ pub(super) const DIALECT: Dialect = Dialect {
     pairs_one_by_one: true,
     by_index: Some(("FORCE INDEX (", ")")),
     in_memory: None,
-    warnings: &[
-        (
-            "SELECT CAST(COUNT(DISTINCT index_name) < 5 AS SIGNED) FROM information_schema.statistics \
-             WHERE table_name = '{bare}' \
-                AND table_schema = COALESCE(NULLIF('{bare_schema}', ''), DATABASE())",
-            MISSING_INDEX,
-        ),
-        ("SELECT CAST(@@read_only AS SIGNED)", READ_ONLY),
-        // InnoDB refuses READ COMMITTED then, which is what our own transactions are. A variable that a server
-        // does not have is no row; each server skips the comment of the other.
-        (
-            "SELECT CAST(COUNT(*) = 3 AS SIGNED) FROM /*M! information_schema.session_variables */ \
-                /*!80000 performance_schema.session_variables */ \
-             WHERE (variable_name, variable_value) IN \
-                (('binlog_format', 'STATEMENT'), ('log_bin', 'ON'), ('sql_log_bin', 'ON'))",
-            STATEMENT_LOG,
-        ),
-        (
-            "SELECT CAST(@@innodb_autoinc_lock_mode = 0 AS SIGNED)",
-            "every INSERT locks its table's counter until it ends: a writer that waits for an event id \
-             stops all others; set `innodb_autoinc_lock_mode` to 1 or 2",
-        ),
-    ],
     connection_limit: Some(
         "SELECT CAST(LEAST(@@max_connections, \
             COALESCE(NULLIF(@@max_user_connections, 0), @@max_connections)) AS SIGNED)",
@@ -257,9 +278,36 @@ pub(super) const DIALECT: Dialect = Dialect {
             WHERE status = {status} AND done_at IS NULL AND created_at {side} {earlier:$1} \
             LIMIT 100000) AS capped",
     ],
+    columns: "\
+        SELECT column_name FROM information_schema.columns WHERE table_name = '{bare}' \
+            AND table_schema = COALESCE(NULLIF('{bare_schema}', ''), DATABASE())",
     indexes: "\
         SELECT DISTINCT index_name FROM information_schema.statistics WHERE table_name = '{bare}' \
             AND table_schema = COALESCE(NULLIF('{bare_schema}', ''), DATABASE())",
+    migrations: Migrations {
+        steps: &[
+            Step { sql: include_str!("schema/mysql/0001_create.sql"), min_code: 1 },
+            Step { sql: include_str!("schema/mysql/0002_subscription.sql"), min_code: 1 },
+        ],
+        versions: "CREATE TABLE IF NOT EXISTS {versions} (table_name VARCHAR(63) PRIMARY KEY, \
+            version INT NOT NULL, min_code INT NOT NULL DEFAULT 1)",
+        add_min_code: "ALTER TABLE {versions} ADD COLUMN min_code INT NOT NULL DEFAULT 1",
+        // The application may have switched it off; nothing would be committed.
+        setup: "SET SESSION autocommit = 1",
+        lock_timeout: "SET SESSION lock_wait_timeout = 1",
+        transactional: false,
+    },
+    migration_lock: Some(MigrationLock {
+        take: concat!("SELECT CAST(GET_LOCK(", migration_lock_name!(), ", {seconds}) AS SIGNED)"),
+        release: Some(concat!("DO RELEASE_LOCK(", migration_lock_name!(), ")")),
+        holder: concat!(
+            "SELECT CAST(IS_USED_LOCK(",
+            migration_lock_name!(),
+            ") AS SIGNED), ",
+            migration_lock_name!()
+        ),
+    }),
+    index_in_schema: false,
     transactions: Some(
         // Of all times this one is in the server's own time zone.
         "SELECT {int:COUNT(*)}, {int:TIMESTAMPDIFF(MICROSECOND, MIN(trx_started), \
@@ -269,5 +317,60 @@ pub(super) const DIALECT: Dialect = Dialect {
     ),
     // Without the right, the question itself fails.
     transactions_visible: "SELECT 1",
-    checks: &[],
+    checks: &[
+        writable("SELECT CAST(@@read_only AS SIGNED)"),
+        // InnoDB refuses READ COMMITTED then, the isolation level of the store's own transactions. A variable that
+        // a server does not have is no row; each server skips the comment of the other.
+        Check {
+            subject: "server",
+            test: "\
+                SELECT CAST(COUNT(*) = 3 AS SIGNED) FROM /*M! information_schema.session_variables */ \
+                    /*!80000 performance_schema.session_variables */ \
+                WHERE (variable_name, variable_value) IN \
+                    (('binlog_format', 'STATEMENT'), ('log_bin', 'ON'), ('sql_log_bin', 'ON'))",
+            level: FindingLevel::Error,
+            ok: "",
+            problem: "the binary log holds statements (`binlog_format = STATEMENT`): every claim and every \
+                settlement is refused with error 1665, so events are written and never delivered",
+            remedy: "set `binlog_format` to `ROW` or `MIXED` (`SET GLOBAL binlog_format = 'ROW'`, and in the \
+                server's configuration)",
+            at_start: true,
+        },
+        Check {
+            subject: "server",
+            test: "SELECT CAST(@@innodb_autoinc_lock_mode = 0 AS SIGNED)",
+            level: FindingLevel::Warning,
+            ok: "",
+            problem: "every INSERT locks its table's counter until it ends: a writer that waits for an event \
+                id stops all others",
+            remedy: "set `innodb_autoinc_lock_mode` to 1 or 2",
+            at_start: true,
+        },
+    ],
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_sqlstate_can_have_several_meanings() {
+        let kind = |message| kind(1064, "42000", message);
+        assert_eq!(
+            kind("SELECT command denied to user 'a'@'b' for table `c`"),
+            DatabaseErrorKind::Rights
+        );
+        assert_eq!(kind("Unknown database 'shop'"), DatabaseErrorKind::NoDatabase);
+        assert_eq!(kind("You have an error in your SQL syntax"), DatabaseErrorKind::Other);
+    }
+
+    #[test]
+    fn a_lock_timeout_is_not_about_data() {
+        let general = |number| kind(number, "HY000", "");
+        assert_eq!(general(1205), DatabaseErrorKind::LockTimeout);
+        assert_eq!(general(3024), DatabaseErrorKind::Cancelled);
+        assert_eq!(general(1366), DatabaseErrorKind::Data);
+        assert_eq!(kind(1213, "40001", ""), DatabaseErrorKind::Contention);
+        assert_eq!(kind(1927, "70100", ""), DatabaseErrorKind::Unreachable);
+    }
+}

@@ -8,17 +8,21 @@
 
 use std::time::Duration;
 
+use sqlx::error::DatabaseError;
+use sqlx::postgres::PgDatabaseError;
+
 use super::backend::backend;
 use super::dialect::{
-    Check, Dialect, Insert, Locking, MISSING_INDEX, OpenTransaction, Places, READ_ONLY, SkipLocked,
+    Check, Dialect, Insert, Locking, OpenTransaction, Places, SkipLocked, writable,
 };
+use super::migration_lock::MigrationLock;
+use super::schema::{Migrations, Step};
+use super::{DatabaseErrorKind, FindingLevel};
 
 backend! {
     Postgres, DIALECT,
     arrays: |values| values,
     done: |_result| None,
-    contention: |error| matches!(error.code().as_deref(), Some("40001" | "40P01" | "55P03")),
-    aborted: |error| error.code().as_deref() == Some("25P02"),
     file: |_pool| None,
     relay: |options, timeout| {
         let timeout = timeout.as_millis().to_string();
@@ -82,8 +86,39 @@ backend! {
     },
 }
 
+/// Classifies an error of PostgreSQL by its SQLSTATE.
+pub(super) fn classify(error: &dyn DatabaseError) -> Option<DatabaseErrorKind> {
+    let error = error.try_downcast_ref::<PgDatabaseError>()?;
+    Some(kind(error.code(), error.message()))
+}
+
+fn kind(code: &str, message: &str) -> DatabaseErrorKind {
+    match code {
+        "40001" | "40P01" => DatabaseErrorKind::Contention,
+        "55P03" => DatabaseErrorKind::LockTimeout,
+        "57014" => DatabaseErrorKind::Cancelled,
+        "25P01" => DatabaseErrorKind::NoTransaction,
+        "25P02" => DatabaseErrorKind::Aborted,
+        "25006" => DatabaseErrorKind::ReadOnly,
+        "28000" if message.contains("no encryption") || message.contains("SSL off") => {
+            DatabaseErrorKind::Tls
+        }
+        "3D000" => DatabaseErrorKind::NoDatabase,
+        "42P01" | "3F000" => DatabaseErrorKind::NoTable,
+        "42703" => DatabaseErrorKind::NoColumn,
+        "42501" => DatabaseErrorKind::Rights,
+        _ => match code.get(..2) {
+            // The connection failed, or the server or the session is being shut down.
+            Some("08" | "57") => DatabaseErrorKind::Unreachable,
+            Some("22") => DatabaseErrorKind::Data,
+            Some("28") => DatabaseErrorKind::Login,
+            Some("53") => DatabaseErrorKind::Exhausted,
+            _ => DatabaseErrorKind::Other,
+        },
+    }
+}
+
 pub(super) const DIALECT: Dialect = Dialect {
-    name: "PostgreSQL",
     quote: '"',
     remote: true,
     fragile_prepare: false,
@@ -146,10 +181,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     work_for_changes: false,
     guard: None,
     probe: &["SELECT 1"],
-    open: OpenTransaction::FailsOutside(
-        &["SAVEPOINT outbox_in", "RELEASE SAVEPOINT outbox_in"],
-        "25P01",
-    ),
+    open: OpenTransaction::FailsOutside(&["SAVEPOINT outbox_in", "RELEASE SAVEPOINT outbox_in"]),
     commits_implicitly: false,
 
     insert: Insert::Returning(
@@ -244,21 +276,6 @@ pub(super) const DIALECT: Dialect = Dialect {
     pairs_one_by_one: false,
     by_index: None,
     in_memory: None,
-    warnings: &[
-        (
-            "SELECT (COUNT(*) < 5)::int::bigint FROM pg_index \
-             WHERE indrelid = '{table}'::regclass AND indisvalid",
-            MISSING_INDEX,
-        ),
-        (
-            "SELECT (current_setting('server_encoding') <> 'UTF8')::int::bigint",
-            "the server's encoding is not UTF8: events with other characters will be refused",
-        ),
-        (
-            "SELECT (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::int::bigint",
-            READ_ONLY,
-        ),
-    ],
     // A limit of -1 is none, and what is NULL is not among the least. `reserved_connections` is of version 16.
     connection_limit: Some(
         "SELECT LEAST(current_setting('max_connections')::bigint \
@@ -274,10 +291,36 @@ pub(super) const DIALECT: Dialect = Dialect {
     ended: &["\
         SELECT {int:COUNT(*)} FROM (SELECT 1 FROM {table} WHERE {settled:{status}} \
             AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000) AS capped"],
+    columns: "\
+        SELECT attname::text FROM pg_attribute \
+        WHERE attrelid = to_regclass('{table}') AND attnum > 0 AND NOT attisdropped",
     indexes: "\
         SELECT relname::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid \
-        WHERE indrelid = '{table}'::regclass AND indisvalid",
-    // A row that somebody may still see cannot be tidied up, in whichever table he looks.
+        WHERE indrelid = to_regclass('{table}') AND indisvalid",
+    migrations: Migrations {
+        steps: &[
+            Step { sql: include_str!("schema/postgres/0001_create.sql"), min_code: 1 },
+            Step { sql: include_str!("schema/postgres/0002_subscription.sql"), min_code: 1 },
+        ],
+        versions: "CREATE TABLE IF NOT EXISTS {versions} (table_name varchar(63) PRIMARY KEY, \
+            version integer NOT NULL, min_code integer NOT NULL DEFAULT 1)",
+        add_min_code: "ALTER TABLE {versions} ADD COLUMN IF NOT EXISTS min_code integer NOT NULL DEFAULT 1",
+        setup: "",
+        lock_timeout: "SET LOCAL lock_timeout = 1000",
+        transactional: true,
+    },
+    migration_lock: Some(MigrationLock {
+        take: "SET LOCAL lock_timeout = {millis}; \
+            SELECT pg_advisory_xact_lock(7738134957241561); \
+            SET LOCAL lock_timeout = DEFAULT",
+        release: None,
+        holder: "SELECT pid::bigint, '7738134957241561' FROM pg_locks \
+            WHERE locktype = 'advisory' AND granted AND objsubid = 1 \
+            AND (classid::bigint << 32 | objid::bigint) = 7738134957241561 AND database = \
+                (SELECT oid FROM pg_database WHERE datname = current_database())",
+    }),
+    index_in_schema: false,
+    // A row that a snapshot may still see cannot be removed, whichever tables its transaction reads.
     transactions: Some(
         "SELECT {int:COUNT(*)}, {int:extract(epoch from {now} - MIN(xact_start)) * 1000000} \
          FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() \
@@ -286,25 +329,67 @@ pub(super) const DIALECT: Dialect = Dialect {
     transactions_visible: "SELECT pg_has_role('pg_read_all_stats', 'USAGE')::int::bigint",
     checks: &[
         Check {
+            subject: "server",
+            test: "SELECT (current_setting('server_encoding') <> 'UTF8')::int::bigint",
+            level: FindingLevel::Warning,
+            ok: "",
+            problem: "the server's encoding is not UTF8: events with other characters are refused",
+            remedy: "create the database with `ENCODING 'UTF8'`",
+            at_start: true,
+        },
+        writable(
+            "SELECT (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::int::bigint",
+        ),
+        Check {
             subject: "autovacuum",
             test: "\
                 SELECT (current_setting('autovacuum') = 'off' OR COALESCE(array_to_string(reloptions, ','), '') \
                     ~ 'autovacuum_enabled=(false|off|no|0)')::int::bigint \
                 FROM pg_class WHERE oid = '{table}'::regclass",
-            well: "autovacuum is on",
-            wrong: "autovacuum is off: the table grows with every change, and claims become slow",
+            level: FindingLevel::Warning,
+            ok: "autovacuum is on",
+            problem: "autovacuum is off: the table grows with every change, and claims become slow",
             remedy: "turn it on: `ALTER TABLE .. RESET (autovacuum_enabled)`, or `autovacuum = on` in \
                 postgresql.conf",
+            at_start: false,
         },
         Check {
             subject: "bloat",
             test: "\
                 SELECT (n_dead_tup > 50000 AND n_dead_tup > n_live_tup)::int::bigint \
                 FROM pg_stat_all_tables WHERE relid = '{table}'::regclass",
-            well: "there are few old versions of rows",
-            wrong: "there are more old versions of rows than rows: autovacuum does not keep up",
+            level: FindingLevel::Warning,
+            ok: "there are few old versions of rows",
+            problem: "there are more old versions of rows than rows: autovacuum does not keep up",
             remedy: "look for long transactions and forgotten replication slots, then run `VACUUM` on \
                 the table",
+            at_start: false,
         },
     ],
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_classified_by_their_sqlstate() {
+        let kind = |code| kind(code, "");
+        assert_eq!(kind("40P01"), DatabaseErrorKind::Contention);
+        assert_eq!(kind("55P03"), DatabaseErrorKind::LockTimeout);
+        assert_eq!(kind("25P02"), DatabaseErrorKind::Aborted);
+        assert_eq!(kind("22021"), DatabaseErrorKind::Data);
+        assert_eq!(kind("53300"), DatabaseErrorKind::Exhausted);
+        assert_eq!(kind("57P01"), DatabaseErrorKind::Unreachable);
+        assert_eq!(kind("57014"), DatabaseErrorKind::Cancelled);
+        assert_eq!(kind("42601"), DatabaseErrorKind::Other);
+    }
+
+    #[test]
+    fn a_server_that_requires_tls_is_not_a_wrong_password() {
+        let message =
+            "no pg_hba.conf entry for host \"::1\", user \"a\", database \"b\", no encryption";
+        assert_eq!(kind("28000", message), DatabaseErrorKind::Tls);
+        assert_eq!(kind("28000", "role \"a\" does not exist"), DatabaseErrorKind::Login);
+    }
+}

@@ -125,7 +125,6 @@ impl<DB: Backend> Store<DB> {
         }
         let _guard = self.acquire_writer().await?;
         retrying!(
-            DB,
             DOING,
             self.change_unlocked(sql, rows, |free| match free {
                 Some(free) => keys(&free.iter().copied().collect::<Vec<_>>()),

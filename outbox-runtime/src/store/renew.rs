@@ -49,10 +49,10 @@ impl<DB: Backend> Store<DB> {
         let _guard = self.acquire_writer().await?;
         match DB::DIALECT.renew {
             Locking::AtOnce(_) => {
-                retrying!(DB, "renewing leases", self.renew_at_once(lease, rows).await)
+                retrying!("renewing leases", self.renew_at_once(lease, rows).await)
             }
             Locking::LockThenUpdate { .. } | Locking::ReadThenUpdate { .. } => {
-                retrying!(DB, "renewing leases", self.lock_then_renew(lease, rows).await)
+                retrying!("renewing leases", self.lock_then_renew(lease, rows).await)
             }
         }
     }

@@ -1,94 +1,79 @@
-//! The table, made and kept up to date.
+//! Creating, verifying and migrating the table.
 //!
-//! Migrations are embedded, numbered and only go forward. A table `outbox_schema` beside the outbox's
-//! own remembers how far each outbox has come.
+//! Migrations are embedded, numbered and only go forward. A table `outbox_schema` beside the outbox's own records the
+//! version of each outbox, and the oldest program that may use it. `plan` finds the statements that a table needs.
+
+mod plan;
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use sqlx::Pool;
 
 use super::dialect::Dialect;
-use super::migration_lock;
 use super::statements::of_schema;
-use super::{Backend, DatabaseErrorKind, Store, Table};
+use super::{Backend, DatabaseErrorKind, Store, Table, columns, with_connection};
 use crate::Error;
 use crate::error::SchemaError;
+use plan::Found;
+pub(super) use plan::{Migrations, Step};
 
-/// Where a table stands between its migrations.
+/// The relation of a table to the migrations that this program knows.
 #[derive(Debug)]
 pub enum SchemaState {
-    /// It is not there, or lacks a column.
+    /// The table does not exist, or lacks a column of the first version.
     Missing {
-        /// What the database said.
+        /// The error of the database.
         source: sqlx::Error,
     },
-    /// It has every column, and nothing tells its version: it was made by hand.
+    /// The table has every column, and no recorded version: it was created manually.
     Unversioned,
-    /// It has every column, and this user may not read its version.
+    /// The table has every column, and this user may not read its version.
     Hidden {
-        /// What the database said.
+        /// The error of the database.
         source: sqlx::Error,
     },
     /// There are migrations to run.
     Older {
-        /// Its version.
+        /// The version of the table: as recorded, or else by its columns and indexes.
         found: i64,
-        /// The latest.
+        /// The latest version.
         known: i64,
+        /// The statements that lead to the latest version.
+        sql: String,
     },
-    /// It is up to date.
+    /// The table is up to date.
     Current {
         /// Its version, the latest.
         version: i64,
     },
-    /// It is of a later version than this program knows.
-    Newer {
-        /// Its version.
+    /// The table has a later version than this program knows, and permits programs like this one.
+    Compatible {
+        /// The version of the table.
         found: i64,
-        /// The latest that is known.
+        /// The latest version that this program knows.
         known: i64,
+        /// The oldest program that the table permits, by the latest version that it knows.
+        min_code: i64,
+    },
+    /// The table has a later version than this program knows, and cannot be used.
+    Newer {
+        /// The version of the table.
+        found: i64,
+        /// The latest version that this program knows.
+        known: i64,
+        /// The oldest program that the table permits, by the latest version that it knows; `None` if it is not
+        /// recorded.
+        min_code: Option<i64>,
     },
 }
 
-/// Embedded migrations, the first is version 1.
-struct Migrations {
-    steps: &'static [&'static str],
-    versions: &'static str,
-    setup: &'static str,
-    /// Whether a failed step leaves nothing behind.
-    transactional: bool,
-}
+const VERSION_OF: &str = "SELECT {int:version} FROM {versions} WHERE table_name = '{bare}'";
+const MIN_CODE_OF: &str = "SELECT {int:min_code} FROM {versions} WHERE table_name = '{bare}'";
 
-const VERSION_OF: &str = "SELECT {int:version} FROM {versions} WHERE table_name = $1";
-const SET_VERSION: &str = "UPDATE {versions} SET version = $1 WHERE table_name = $2";
-const ADD_VERSION: &str = "INSERT INTO {versions} (version, table_name) VALUES ($1, $2)";
-
-/// Fails if a column is missing; returns nothing.
-const VERIFY: &str = "SELECT {all_columns} FROM {table} WHERE 1 = 0";
-
-fn migrations(dialect: &Dialect) -> Migrations {
-    match dialect.name {
-        "PostgreSQL" => Migrations {
-            steps: &[include_str!("schema/postgres/0001_create.sql")],
-            versions: "CREATE TABLE IF NOT EXISTS {versions} \
-                (table_name varchar(63) PRIMARY KEY, version integer NOT NULL);",
-            setup: "",
-            transactional: true,
-        },
-        "MySQL" => Migrations {
-            steps: &[include_str!("schema/mysql/0001_create.sql")],
-            versions: "CREATE TABLE IF NOT EXISTS {versions} \
-                (table_name VARCHAR(63) PRIMARY KEY, version INT NOT NULL);",
-            // The application may have switched it off; nothing would be committed.
-            setup: "SET SESSION autocommit = 1",
-            transactional: false,
-        },
-        _ => Migrations {
-            steps: &[include_str!("schema/sqlite/0001_create.sql")],
-            versions: "CREATE TABLE IF NOT EXISTS {versions} \
-                (table_name TEXT PRIMARY KEY, version INTEGER NOT NULL);",
-            setup: "PRAGMA journal_mode = WAL",
-            transactional: true,
-        },
-    }
+/// Fails if a column is missing; returns no rows.
+fn verify_columns(columns: &[&str]) -> String {
+    format!("SELECT {} FROM {{table}} WHERE 1 = 0", columns.join(", "))
 }
 
 /// Fills in a template of the schema.
@@ -97,47 +82,72 @@ pub(super) fn render(dialect: &Dialect, table: &Table, template: &str) -> String
     let mut sql = template
         .replace("{versions}", &beside("outbox_schema"))
         .replace("{name}", &format!("{0}{1}{0}", dialect.quote, table.name()));
-    if dialect.name == "SQLite"
+    if dialect.index_in_schema
         && let Some(schema) = table.schema()
     {
-        // SQLite has the schema before the index's name.
         sql = sql.replace("INDEX {index:", &format!("INDEX \"{schema}\".{{index:"));
     }
     dialect.render(&sql, table)
 }
 
-/// Everything that makes the table, as SQL to be run by hand.
+/// Returns the SQL that creates the table, to be run manually.
 pub fn migration_sql<DB: Backend>(table: &Table) -> String {
-    let migrations = migrations(DB::DIALECT);
-    let mut sql = render(DB::DIALECT, table, migrations.versions);
-    for step in migrations.steps {
-        sql.push_str("\n\n");
-        sql.push_str(render(DB::DIALECT, table, step).trim_end());
-    }
-    let version = migrations.steps.len();
-    let values = ADD_VERSION.replace("$1", &version.to_string());
-    let values = values.replace("$2", &format!("'{}'", table.name()));
-    sql.push_str("\n\n");
-    sql.push_str(&render(DB::DIALECT, table, &values));
-    sql.push_str(";\n");
-    sql
+    let planned =
+        DB::DIALECT.migrations.plan(table, &Found { no_versions: true, ..Found::default() });
+    plan::print(DB::DIALECT, table, &planned)
 }
 
-/// Makes the table, or brings it up to date. Safe to be called by many processes at once: one migrates, and the
-/// others wait, as long as the pool waits for a connection (`acquire_timeout`).
+/// Returns the SQL that migrates the table from a version to the latest, to be run manually. Empty if the version
+/// is the latest. [`Store::schema_state`] returns the statements that an existing table needs.
+pub fn migration_sql_from<DB: Backend>(table: &Table, version: i64) -> String {
+    if version < 1 {
+        return migration_sql::<DB>(table);
+    }
+    let migrations = &DB::DIALECT.migrations;
+    let planned = migrations.plan(table, &migrations.at(table, version));
+    plan::print(DB::DIALECT, table, &planned)
+}
+
+/// Creates the table, or migrates it to the latest version. Several processes can call it at the same time: one
+/// migrates, and the others wait, as long as the pool waits for a connection (`acquire_timeout`).
+///
+/// A statement that alters a table waits until no transaction uses it, and all other statements on the table wait
+/// behind it. So each waits for a second at most and is then repeated, for as long as the pool waits for a
+/// connection.
 ///
 /// # Errors
-/// If the table is of a later version, another session holds the lock of the migrations for too long, or the
-/// database fails.
+/// If the table is of a later version that this program cannot use, another session holds the migration lock for
+/// too long, or the database fails.
 pub async fn migrate<DB: Backend>(pool: &Pool<DB>, table: &Table) -> Result<(), Error> {
+    let (begun, limit) = (Instant::now(), pool.options().get_acquire_timeout());
+    loop {
+        match migrate_once(pool, table, limit).await {
+            Err(error)
+                if error.database_error_kind().is_contention()
+                    && !DB::DIALECT.migrations.lock_timeout.is_empty()
+                    && begun.elapsed() < limit =>
+            {
+                // The statements that wait behind the migration go first.
+                let pause = rand::random_range(100..300);
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+async fn migrate_once<DB: Backend>(
+    pool: &Pool<DB>,
+    table: &Table,
+    limit: Duration,
+) -> Result<(), Error> {
     let store = Store::new(pool.clone(), table.clone());
     let failed = |step| failed(table, step);
-    let (migrations, lock) = (migrations(DB::DIALECT), migration_lock::of(DB::DIALECT));
-    let limit = pool.options().get_acquire_timeout();
+    let (migrations, lock) = (&DB::DIALECT.migrations, &DB::DIALECT.migration_lock);
     let _guard = store.acquire_writer().await?;
     let mut connection = pool.acquire().await.map_err(failed("connecting"))?;
     if !migrations.transactional {
-        // If this future is dropped, what it has set and locked must not stay with a connection in the pool.
+        // If this future is dropped, its settings and its lock must not stay with a connection of the pool.
         connection.close_on_drop();
     }
     if !migrations.setup.is_empty() {
@@ -151,130 +161,221 @@ pub async fn migrate<DB: Backend>(pool: &Pool<DB>, table: &Table) -> Result<(), 
         if let Some(lock) = lock
             && !lock.take::<DB>(&mut work, table, limit).await.map_err(failed(LOCKING))?
         {
-            // The question who has it goes by another connection, and there may be one only.
+            // The query for the holder needs another connection, and the pool may have only one.
             drop(work.rollback().await);
             return Err(lock.denied(pool, table, limit).await.into());
         }
-        step_up::<DB>(&mut work, table, &migrations).await?;
+        step_up::<DB>(&mut work, table).await?;
         return work.commit().await.map_err(failed("committing"));
     }
-    let Some(lock) = lock else { return step_up::<DB>(&mut connection, table, &migrations).await };
+    let Some(lock) = lock else { return step_up::<DB>(&mut connection, table).await };
     if !lock.take::<DB>(&mut connection, table, limit).await.map_err(failed(LOCKING))? {
         drop(connection.close().await);
         return Err(lock.denied(pool, table, limit).await.into());
     }
-    let result = step_up::<DB>(&mut connection, table, &migrations).await;
+    let result = step_up::<DB>(&mut connection, table).await;
     lock.release::<DB>(&mut connection, table).await;
     result
 }
 
 const LOCKING: &str = "taking the migration lock";
 
-/// For `map_err`: what was being done when the driver failed.
-fn failed(table: &Table, step: impl Into<String>) -> impl FnOnce(sqlx::Error) -> Error {
-    let (table, step) = (table.clone(), step.into());
+/// For `map_err`: adds the step that failed.
+fn failed(table: &Table, step: &str) -> impl FnOnce(sqlx::Error) -> Error + use<> {
+    let (table, step) = (table.clone(), step.to_owned());
     move |source| SchemaError::Migration { table, step, source }.into()
 }
 
-async fn step_up<DB: Backend>(
-    connection: &mut DB::Connection,
-    table: &Table,
-    migrations: &Migrations,
-) -> Result<(), Error> {
-    let failed = |step: String| failed(table, step);
-    let sql = |template: &str| of_schema(DB::DIALECT, table, template);
-    let versions = table.beside("outbox_schema");
-    let step = format!("creating table `{versions}`");
-    DB::run(connection, sql(migrations.versions)).await.map_err(failed(step))?;
-    let step = format!("reading the version in table `{versions}`");
-    let found = version_of::<DB>(connection, table).await.map_err(failed(step))?;
-    let known = migrations.steps.len() as i64;
-    if let Some(found) = found.filter(|found| *found > known) {
-        return Err(Error::Schema(SchemaError::Newer { table: table.clone(), found, known }));
+/// Runs the statements that the table needs.
+async fn step_up<DB: Backend>(connection: &mut DB::Connection, table: &Table) -> Result<(), Error> {
+    let failed = |step: &str| failed(table, step);
+    let migrations = &DB::DIALECT.migrations;
+    let mut found =
+        inspect::<DB>(connection, table).await.map_err(failed("reading the catalog"))?;
+    if !found.no_versions {
+        let step = format!("reading the version in table `{}`", table.beside("outbox_schema"));
+        found.version = number::<DB>(connection, table, VERSION_OF).await.map_err(failed(&step))?;
     }
-    let done = usize::try_from(found.unwrap_or_default()).unwrap_or_default();
-    for (template, version) in migrations.steps.iter().zip(1i64..).skip(done) {
-        let (set, step) = match version {
-            1 => (ADD_VERSION, format!("creating table `{table}` and its indexes")),
-            _ => (SET_VERSION, format!("running migration {version}")),
+    let known = migrations.latest();
+    if let Some(version) = found.version.filter(|version| *version > known) {
+        let min_code = if found.no_min_code {
+            None
+        } else {
+            let step = "reading the oldest program that may use the table";
+            number::<DB>(connection, table, MIN_CODE_OF).await.map_err(failed(step))?
         };
-        DB::run(connection, sql(template)).await.map_err(failed(step))?;
-        let args = vec![version.into(), table.name().into()];
-        let step = format!("writing version {version} to table `{versions}`");
-        DB::execute(connection, sql(set), args).await.map_err(failed(step))?;
+        if min_code.is_some_and(|min_code| min_code <= known) {
+            return Ok(());
+        }
+        let table = table.clone();
+        return Err(SchemaError::Newer { table, found: version, known, min_code }.into());
+    }
+    let mut is_limited = migrations.lock_timeout.is_empty();
+    for planned in migrations.plan(table, &found) {
+        if planned.alters && !is_limited {
+            let limit = of_schema(DB::DIALECT, table, migrations.lock_timeout);
+            DB::run(connection, limit).await.map_err(failed("limiting the wait for locks"))?;
+            is_limited = true;
+        }
+        let sql = of_schema(DB::DIALECT, table, &planned.template);
+        DB::run(connection, sql).await.map_err(failed(&planned.doing))?;
     }
     Ok(())
 }
 
-async fn version_of<DB: Backend>(
+/// Reads what the catalog shows of the table and of the table of the versions.
+async fn inspect<DB: Backend>(
     connection: &mut DB::Connection,
     table: &Table,
-) -> sqlx::Result<Option<i64>> {
-    let sql = of_schema(DB::DIALECT, table, VERSION_OF);
-    version::<DB>(DB::fetch(connection, sql, vec![table.name().into()]).await?)
+) -> sqlx::Result<Found> {
+    let dialect = DB::DIALECT;
+    let versions = table.beside("outbox_schema");
+    let versions = names::<DB>(connection, &versions, dialect.columns).await?;
+    Ok(Found {
+        version: None,
+        no_versions: versions.is_empty(),
+        no_min_code: !versions.is_empty() && !versions.contains("min_code"),
+        columns: names::<DB>(connection, table, dialect.columns).await?,
+        indexes: names::<DB>(connection, table, dialect.indexes).await?,
+    })
 }
 
-fn version<DB: Backend>(rows: Vec<DB::Row>) -> sqlx::Result<Option<i64>> {
+async fn names<DB: Backend>(
+    connection: &mut DB::Connection,
+    table: &Table,
+    template: &str,
+) -> sqlx::Result<HashSet<String>> {
+    let sql = of_schema(DB::DIALECT, table, template);
+    let rows = DB::fetch(connection, sql, vec![]).await?;
+    Ok(rows.iter().filter_map(|row| DB::text(row, 0).ok().flatten()).collect())
+}
+
+async fn number<DB: Backend>(
+    connection: &mut DB::Connection,
+    table: &Table,
+    template: &str,
+) -> sqlx::Result<Option<i64>> {
+    let rows = DB::fetch(connection, of_schema(DB::DIALECT, table, template), vec![]).await?;
     rows.first().map_or(Ok(None), |row| DB::int(row, 0))
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Checks that the table is there and of a version that is known. Needs no right to change it.
+    /// Checks that the table can be used by this program. Needs no privilege to change it.
     ///
     /// # Errors
-    /// If it is not, with the SQL that makes it.
+    /// If the table is missing or older, with the SQL that it needs; if it is newer and cannot be used; or if the
+    /// database fails.
     pub async fn verify(&self) -> Result<(), Error> {
         let table = self.table.clone();
-        match self.schema_state().await? {
-            SchemaState::Missing { source } => Err(Error::Schema(SchemaError::Missing {
-                table,
-                sql: migration_sql::<DB>(&self.table),
-                source,
-            })),
-            SchemaState::Newer { found, known } => {
-                Err(Error::Schema(SchemaError::Newer { table, found, known }))
+        Err(Error::Schema(match self.schema_state().await? {
+            SchemaState::Missing { source } => {
+                let sql = migration_sql::<DB>(&self.table);
+                SchemaError::Missing { table, sql, source }
+            }
+            SchemaState::Older { found, known, sql } => {
+                SchemaError::Older { table, found, known, sql }
+            }
+            SchemaState::Newer { found, known, min_code } => {
+                SchemaError::Newer { table, found, known, min_code }
             }
             SchemaState::Unversioned
             | SchemaState::Hidden { .. }
-            | SchemaState::Older { .. }
-            | SchemaState::Current { .. } => Ok(()),
-        }
+            | SchemaState::Current { .. }
+            | SchemaState::Compatible { .. } => return Ok(()),
+        }))
     }
 
-    /// Looks how far the table has come. Needs no right to change it.
+    /// Compares the table with the migrations that this program knows. Needs no privilege to change it.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn schema_state(&self) -> Result<SchemaState, Error> {
         let failed = || Error::database("checking the table");
-        let sql = of_schema(DB::DIALECT, &self.table, VERIFY);
-        if let Err(source) = self.rows_once(sql, vec![]).await {
-            return match DatabaseErrorKind::from_error(&source) {
-                DatabaseErrorKind::NoTable
-                | DatabaseErrorKind::NoColumn
-                | DatabaseErrorKind::NoDatabase
-                | DatabaseErrorKind::Rights => Ok(SchemaState::Missing { source }),
-                _ => Err(failed()(source)),
-            };
+        let migrations = &DB::DIALECT.migrations;
+        let known = migrations.latest();
+        let is_complete = match self.has_columns(columns::NAMES).await {
+            Ok(()) => true,
+            Err(source) => {
+                let first = match DatabaseErrorKind::from_error(&source) {
+                    DatabaseErrorKind::NoColumn => {
+                        self.has_columns(&migrations.first_columns()).await
+                    }
+                    _ => Err(source),
+                };
+                match first {
+                    Ok(()) => false,
+                    Err(source) => return missing(source),
+                }
+            }
+        };
+        let (version, hidden) = match self.schema_number(VERSION_OF).await {
+            Ok(version) => (version, None),
+            Err(source) => match DatabaseErrorKind::from_error(&source) {
+                // A table that was created manually may have no version beside it.
+                DatabaseErrorKind::NoTable => (None, None),
+                DatabaseErrorKind::Rights => (None, Some(source)),
+                _ => return Err(failed()(source)),
+            },
+        };
+        match version {
+            Some(found) if found > known => {
+                // Without the column, the table may be used by no program but those that know its version.
+                let min_code = self.schema_number(MIN_CODE_OF).await.ok().flatten();
+                return Ok(match min_code {
+                    Some(min_code) if min_code <= known && is_complete => {
+                        SchemaState::Compatible { found, known, min_code }
+                    }
+                    min_code => SchemaState::Newer { found, known, min_code },
+                });
+            }
+            Some(version) if version == known && is_complete => {
+                return Ok(SchemaState::Current { version });
+            }
+            _ => {}
         }
-        let sql = of_schema(DB::DIALECT, &self.table, VERSION_OF);
-        let found =
-            match self.rows_once(sql, vec![self.table.name().into()]).await.and_then(version::<DB>)
-            {
-                Ok(found) => found,
-                Err(source) => match DatabaseErrorKind::from_error(&source) {
-                    // A table that was made by hand may have no version beside it.
-                    DatabaseErrorKind::NoTable => None,
-                    DatabaseErrorKind::Rights => return Ok(SchemaState::Hidden { source }),
-                    _ => return Err(failed()(source)),
-                },
-            };
-        let known = migrations(DB::DIALECT).steps.len() as i64;
-        Ok(match found {
-            None => SchemaState::Unversioned,
-            Some(found) if found > known => SchemaState::Newer { found, known },
-            Some(found) if found < known => SchemaState::Older { found, known },
-            Some(version) => SchemaState::Current { version },
+        let mut found = Found { version, ..self.inspect().await.map_err(failed())? };
+        let visible = migrations.visible(&self.table, &found);
+        let at = version.map_or(visible, |version| version.min(visible));
+        Ok(match (version, hidden) {
+            (None, None) if visible == known => SchemaState::Unversioned,
+            (None, Some(source)) if visible == known => SchemaState::Hidden { source },
+            (_, hidden) => {
+                if hidden.is_some() {
+                    found.version = Some(at);
+                    if found.no_versions {
+                        // MySQL does not list the columns of a table that this user may not read.
+                        (found.no_versions, found.no_min_code) = (false, at < 2);
+                    }
+                }
+                let planned = migrations.plan(&self.table, &found);
+                let sql = plan::print(DB::DIALECT, &self.table, &planned);
+                SchemaState::Older { found: at, known, sql }
+            }
         })
+    }
+
+    async fn inspect(&self) -> sqlx::Result<Found> {
+        with_connection!(self, connection => inspect::<DB>(connection, &self.table).await)
+    }
+
+    async fn has_columns(&self, columns: &[&str]) -> sqlx::Result<()> {
+        let sql = of_schema(DB::DIALECT, &self.table, &verify_columns(columns));
+        self.rows_once(sql, vec![]).await.map(drop)
+    }
+
+    async fn schema_number(&self, template: &str) -> sqlx::Result<Option<i64>> {
+        let rows = self.rows_once(of_schema(DB::DIALECT, &self.table, template), vec![]).await?;
+        rows.first().map_or(Ok(None), |row| DB::int(row, 0))
+    }
+}
+
+/// Returns the state of a table from which the columns of the first version cannot be read.
+fn missing(source: sqlx::Error) -> Result<SchemaState, Error> {
+    match DatabaseErrorKind::from_error(&source) {
+        DatabaseErrorKind::NoTable
+        | DatabaseErrorKind::NoColumn
+        | DatabaseErrorKind::NoDatabase
+        | DatabaseErrorKind::Rights => Ok(SchemaState::Missing { source }),
+        _ => Err(Error::database("checking the table")(source)),
     }
 }

@@ -2,21 +2,7 @@ use super::{Backend, Store};
 use crate::Error;
 
 impl<DB: Backend> Store<DB> {
-    /// What will hurt sooner or later: a missing index, an encoding, a read-only server.
-    ///
-    /// # Errors
-    /// If the database fails.
-    pub async fn warnings(&self) -> Result<Vec<&'static str>, Error> {
-        let mut warnings = Vec::new();
-        for (test, text) in &self.sql.warnings {
-            if self.number("checking the database", test.clone(), vec![]).await? == Some(1) {
-                warnings.push(*text);
-            }
-        }
-        Ok(warnings)
-    }
-
-    /// How many connections this user may have open to the server, in all processes; `None` where there is no
+    /// Returns how many connections this user may have open to the server, in all processes; `None` if there is no
     /// server.
     ///
     /// # Errors
@@ -27,7 +13,7 @@ impl<DB: Backend> Store<DB> {
         Ok(limit.and_then(|limit| u32::try_from(limit).ok()))
     }
 
-    /// Whether a connection of the pool is encrypted, as the server sees it; `None` where there is no network.
+    /// Returns whether a connection of the pool is encrypted, as the server sees it; `None` if there is no network.
     /// Behind a connection pooler this is the connection from there to the server.
     ///
     /// # Errors
@@ -38,8 +24,7 @@ impl<DB: Backend> Store<DB> {
         Ok(Some(answer == Some(1)))
     }
 
-    /// Whether the database lives in the memory of this process, where only one connection reaches
-    /// it.
+    /// Returns whether the database is in the memory of this process, so that only one connection can use it.
     ///
     /// # Errors
     /// If the database fails.
@@ -52,12 +37,12 @@ impl<DB: Backend> Store<DB> {
         }
     }
 
-    /// Whether the database can call those who wait for events.
+    /// Returns whether the database can notify other nodes of new events.
     pub fn can_notify(&self) -> bool {
         self.sql.notify.is_some()
     }
 
-    /// Calls those who wait for events of this table.
+    /// Notifies the nodes that listen for events of this table.
     ///
     /// # Errors
     /// If the database fails.
@@ -71,10 +56,10 @@ impl<DB: Backend> Store<DB> {
         }
     }
 
-    /// Tells whenever somebody calls; until the connection fails, or is as old as the pool allows.
+    /// Calls `heard` on every notification, until the connection fails or reaches the maximum lifetime of the pool.
     ///
     /// # Errors
-    /// When it fails.
+    /// If the connection fails.
     pub async fn listen(&self, heard: &(dyn Fn() + Send + Sync)) -> Result<(), Error> {
         self.follow_application();
         let listening = DB::listen(&self.pool, &self.channel(), heard).await;

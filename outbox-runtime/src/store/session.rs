@@ -13,7 +13,7 @@ use std::time::Duration;
 use sqlx::{Pool, SqlSafeStr, SqlStr, Transaction};
 
 use super::backend::Options;
-use super::{Backend, Store, statements};
+use super::{Backend, DatabaseErrorKind, Store, statements};
 use crate::Error;
 
 /// How the relay's statements get their settings.
@@ -148,13 +148,15 @@ impl<DB: Backend> Store<DB> {
 /// Whether a session was refused for what it asked for, and not because the server has no room for it or is
 /// going down.
 fn is_refusal(error: &sqlx::Error) -> bool {
-    match error {
-        sqlx::Error::Database(error) => {
-            let code = error.code().unwrap_or_default();
-            !["28", "53", "57"].iter().any(|class| code.starts_with(class))
-        }
-        _ => false,
-    }
+    matches!(error, sqlx::Error::Database(_))
+        && !matches!(
+            DatabaseErrorKind::from_error(error),
+            DatabaseErrorKind::Unreachable
+                | DatabaseErrorKind::Cancelled
+                | DatabaseErrorKind::Exhausted
+                | DatabaseErrorKind::Login
+                | DatabaseErrorKind::Tls
+        )
 }
 
 /// A connection with the settings under which statements are meant to run.

@@ -8,7 +8,7 @@ use super::dialect::SkipLocked;
 use super::row::span;
 use super::skip_locked::keys;
 use super::statements::Settling;
-use super::{Backend, Store, fault_point, retrying, with_connection};
+use super::{Backend, DatabaseErrorKind, Store, fault_point, retrying, with_connection};
 use crate::Error;
 use crate::event::{Status, Verdict, VerdictKind};
 
@@ -128,11 +128,11 @@ impl<DB: Backend> Store<DB> {
         let _guard = self.acquire_writer().await?;
         let waiting = || self.settle_once(&sql.waiting, args(batch, owner, DB::DIALECT.arrays));
         if matches!(DB::DIALECT.skip_locked, SkipLocked::Alone) {
-            return retrying!(DB, DOING, waiting().await);
+            return retrying!(DOING, waiting().await);
         }
         if locked == LockedRows::Wait {
             match waiting().await {
-                Err(sqlx::Error::Database(error)) if DB::is_contention(&*error) => {}
+                Err(error) if DatabaseErrorKind::from_error(&error).is_contention() => {}
                 settled => return settled.map_err(Error::database(DOING)),
             }
         }
@@ -144,7 +144,7 @@ impl<DB: Backend> Store<DB> {
             let batch: Vec<&Settlement> = batch.iter().filter(is_free).copied().collect();
             args(&batch, owner, DB::DIALECT.arrays)
         };
-        retrying!(DB, DOING, self.change_unlocked(sql, &rows, args).await)
+        retrying!(DOING, self.change_unlocked(sql, &rows, args).await)
     }
 
     async fn settle_once(&self, sql: &SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {

@@ -8,24 +8,47 @@
 //! A column holds values of any type. A row whose token is no number could never be marked, so it is not
 //! claimed.
 
+use sqlx::error::DatabaseError;
+use sqlx::sqlite::SqliteError;
+
 use super::backend::backend;
 use super::dialect::{
-    Check, Dialect, Insert, Locking, MISSING_INDEX, OpenTransaction, Places, READ_ONLY, SkipLocked,
+    Check, Dialect, Insert, Locking, OpenTransaction, Places, SkipLocked, writable,
 };
+use super::schema::{Migrations, Step};
+use super::{DatabaseErrorKind, FindingLevel};
 
 backend! {
     Sqlite, DIALECT,
     arrays: |values| serde_json::to_string(&values).unwrap_or_default(),
     done: |_result| None,
-    contention: |error| matches!(error.code().as_deref(), Some("5" | "6" | "261" | "262" | "517")),
-    aborted: |_error| false,
     file: |pool| Some(pool.connect_options().get_filename().to_owned()),
     relay: |options, _timeout| options,
     listen: |_pool, _channel, _heard| std::future::pending().await,
 }
 
+/// Classifies an error of SQLite by its extended code, and by its text where the code is the general one.
+pub(super) fn classify(error: &dyn DatabaseError) -> Option<DatabaseErrorKind> {
+    let error = error.try_downcast_ref::<SqliteError>()?;
+    Some(kind(&error.code().unwrap_or_default(), error.message()))
+}
+
+fn kind(code: &str, message: &str) -> DatabaseErrorKind {
+    match code {
+        "517" => DatabaseErrorKind::Contention,
+        "5" | "6" | "261" | "262" => DatabaseErrorKind::LockTimeout,
+        "8" => DatabaseErrorKind::ReadOnly,
+        "13" => DatabaseErrorKind::Exhausted,
+        "14" => DatabaseErrorKind::NoDatabase,
+        "23" => DatabaseErrorKind::Rights,
+        "1" if message.contains("no such table") => DatabaseErrorKind::NoTable,
+        "1" if message.contains("no such column") => DatabaseErrorKind::NoColumn,
+        "1" if message.contains("inside a transaction") => DatabaseErrorKind::InTransaction,
+        _ => DatabaseErrorKind::Other,
+    }
+}
+
 pub(super) const DIALECT: Dialect = Dialect {
-    name: "SQLite",
     quote: '"',
     remote: false,
     fragile_prepare: false,
@@ -59,7 +82,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     guard: Some("RELEASE SAVEPOINT outbox_tx"),
     probe: &["RELEASE SAVEPOINT outbox_tx", "SAVEPOINT outbox_tx"],
     // Temporary tables have no such setting, so there is nothing to change.
-    open: OpenTransaction::FailsInside("PRAGMA temp.synchronous = 1", "inside a transaction", None),
+    open: OpenTransaction::FailsInside("PRAGMA temp.synchronous = 1", None),
     commits_implicitly: false,
 
     insert: Insert::Returning(
@@ -142,10 +165,6 @@ pub(super) const DIALECT: Dialect = Dialect {
     pairs_one_by_one: false,
     by_index: Some(("INDEXED BY ", "")),
     in_memory: Some("SELECT COUNT(*) FROM pragma_database_list WHERE name = 'main' AND file = ''"),
-    warnings: &[
-        ("SELECT COUNT(*) < 4 FROM pragma_index_list('{bare}')", MISSING_INDEX),
-        ("SELECT query_only FROM pragma_query_only", READ_ONLY),
-    ],
     connection_limit: None,
     encrypted: None,
     notify: None,
@@ -156,14 +175,51 @@ pub(super) const DIALECT: Dialect = Dialect {
     ended: &["\
         SELECT COUNT(*) FROM (SELECT 1 FROM {table} {by:purge} WHERE {settled:{status}} \
             AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000)"],
+    columns: "SELECT name FROM pragma_table_info('{bare}')",
     indexes: "SELECT name FROM pragma_index_list('{bare}')",
+    migrations: Migrations {
+        steps: &[
+            Step { sql: include_str!("schema/sqlite/0001_create.sql"), min_code: 1 },
+            Step { sql: include_str!("schema/sqlite/0002_subscription.sql"), min_code: 1 },
+        ],
+        versions: "CREATE TABLE IF NOT EXISTS {versions} (table_name TEXT PRIMARY KEY, \
+            version INTEGER NOT NULL, min_code INTEGER NOT NULL DEFAULT 1)",
+        add_min_code: "ALTER TABLE {versions} ADD COLUMN min_code INTEGER NOT NULL DEFAULT 1",
+        setup: "PRAGMA journal_mode = WAL",
+        lock_timeout: "",
+        transactional: true,
+    },
+    migration_lock: None,
+    index_in_schema: true,
     transactions: None,
     transactions_visible: "SELECT 1",
-    checks: &[Check {
-        subject: "journal",
-        test: "SELECT journal_mode <> 'wal' FROM pragma_journal_mode",
-        well: "the journal is a write-ahead log",
-        wrong: "the journal is not a write-ahead log: readers and the writer wait for each other",
-        remedy: "run `PRAGMA journal_mode = WAL` once; the file remembers it",
-    }],
+    checks: &[
+        writable("SELECT query_only FROM pragma_query_only"),
+        Check {
+            subject: "journal",
+            test: "SELECT journal_mode <> 'wal' FROM pragma_journal_mode",
+            level: FindingLevel::Warning,
+            ok: "the journal is a write-ahead log",
+            problem: "the journal is not a write-ahead log: readers and the writer wait for each other",
+            remedy: "run `PRAGMA journal_mode = WAL` once; the setting is stored in the file",
+            at_start: false,
+        },
+    ],
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_general_code_is_classified_by_its_text() {
+        let kind = |message| kind("1", message);
+        assert_eq!(kind("no such table: outbox_event"), DatabaseErrorKind::NoTable);
+        assert_eq!(kind("no such column: takeovers"), DatabaseErrorKind::NoColumn);
+        assert_eq!(
+            kind("Safety level may not be changed inside a transaction"),
+            DatabaseErrorKind::InTransaction
+        );
+        assert_eq!(kind("near \"SELEC\": syntax error"), DatabaseErrorKind::Other);
+    }
+}

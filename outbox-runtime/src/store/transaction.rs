@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 
 use super::dialect::OpenTransaction;
 use super::writer_lock::WriterGuard;
-use super::{Backend, Store, fault_point};
+use super::{Backend, DatabaseErrorKind, Store, fault_point};
 use crate::Error;
 
 /// How long a rollback may take.
@@ -124,24 +124,22 @@ impl<DB: Backend> Store<DB> {
     }
 
     async fn has_transaction(&self, connection: &mut DB::Connection) -> sqlx::Result<bool> {
-        let is = |error: &sqlx::Error, text: &str| {
-            error.as_database_error().is_some_and(|error| {
-                error.code().as_deref() == Some(text) || error.message().contains(text)
-            })
-        };
+        let is = |error: &sqlx::Error, kind| DatabaseErrorKind::from_error(error) == kind;
         match DB::DIALECT.open {
-            OpenTransaction::FailsOutside(statements, outside) => {
+            OpenTransaction::FailsOutside(statements) => {
                 for statement in statements {
                     match DB::run(connection, statement.into_sql_str()).await {
-                        Err(error) if is(&error, outside) => return Ok(false),
+                        Err(error) if is(&error, DatabaseErrorKind::NoTransaction) => {
+                            return Ok(false);
+                        }
                         answer => answer?,
                     }
                 }
                 Ok(true)
             }
-            OpenTransaction::FailsInside(statement, inside, begins) => {
+            OpenTransaction::FailsInside(statement, begins) => {
                 match DB::run(connection, statement.into_sql_str()).await {
-                    Err(error) if is(&error, inside) => return Ok(true),
+                    Err(error) if is(&error, DatabaseErrorKind::InTransaction) => return Ok(true),
                     answer => answer?,
                 }
                 let Some(begins) = begins else { return Ok(false) };
@@ -170,8 +168,8 @@ impl<DB: Backend> Store<DB> {
     /// What an insert's error means.
     pub(crate) fn lost_or(&self, error: Error) -> Error {
         match error {
-            Error::Database { source: sqlx::Error::Database(source), .. }
-                if DB::is_aborted(&*source) =>
+            Error::Database { source, .. }
+                if DatabaseErrorKind::from_error(&source) == DatabaseErrorKind::Aborted =>
             {
                 Error::TransactionLost
             }
