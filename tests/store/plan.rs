@@ -57,7 +57,7 @@ async fn assert_plan<DB: TestDatabase>(
     let whole = plan.join("\n") + "\n";
     // A temporary table of the statement may be scanned.
     let is_own = |part: &&str| {
-        ["<", "capped", "ours", "outcome", "old"].iter().any(|name| part.starts_with(name))
+        ["<", "capped", "ours", "settlement", "old"].iter().any(|name| part.starts_with(name))
     };
     let plan = whole.split("\"table_name\": \"").filter(|part| !is_own(part));
     let plan = plan.collect::<Vec<_>>().join("\"table_name\": \"");
