@@ -6,13 +6,13 @@ use sqlx::{Database, Pool, SqlStr};
 use super::batch::Arg;
 use super::dialect::Dialect;
 
-/// A database that an outbox can live in: SQLite, PostgreSQL, MySQL and MariaDB, each behind the
-/// feature of its name. Sealed.
+/// A database that an outbox can use: SQLite, PostgreSQL, MySQL and MariaDB, each behind the feature of its name.
+/// Sealed.
 ///
-/// The methods are what the store needs of a driver, stamped for each database by one macro, so that
-/// everything above is written once with the single bound `DB: Backend`.
+/// The methods are the operations that the store needs of a driver. One macro implements them for each database, so
+/// that all other code is written once with the single bound `DB: Backend`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a database that an outbox can live in",
+    message = "`{Self}` is not a database that an outbox can use",
     label = "known are `sqlx::Sqlite`, `sqlx::Postgres` and `sqlx::MySql`",
     note = "turn on the feature of the database: `outbox = {{ version = \"..\", features = \
             [\"postgres\"] }}` (or `sqlite`, `mysql`)"
@@ -29,7 +29,7 @@ pub trait Backend: sealed::Sealed + Database + Sized {
         args: Vec<Arg>,
     ) -> impl Future<Output = sqlx::Result<Done>> + Send;
 
-    /// Runs a prepared statement for its rows.
+    /// Runs a prepared statement, and returns its rows.
     #[doc(hidden)]
     fn fetch(
         connection: &mut Self::Connection,
@@ -37,7 +37,7 @@ pub trait Backend: sealed::Sealed + Database + Sized {
         args: Vec<Arg>,
     ) -> impl Future<Output = sqlx::Result<Vec<Self::Row>>> + Send;
 
-    /// Runs a prepared statement, and shows its rows one by one.
+    /// Runs a prepared statement, and passes its rows to `each` one by one.
     #[doc(hidden)]
     fn fetch_each(
         connection: &mut Self::Connection,
@@ -53,7 +53,7 @@ pub trait Backend: sealed::Sealed + Database + Sized {
         sql: SqlStr,
     ) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// Runs statements as they are, several at a time.
+    /// Runs one or more statements unprepared.
     #[doc(hidden)]
     fn run(
         connection: &mut Self::Connection,
@@ -66,16 +66,17 @@ pub trait Backend: sealed::Sealed + Database + Sized {
     #[doc(hidden)]
     fn text(row: &Self::Row, column: usize) -> sqlx::Result<Option<String>>;
 
-    /// What in-process writers of the same file share; `None` where the server orders its writers.
+    /// Returns the file whose writers in this process share a lock; `None` for a server, which orders its writers
+    /// itself.
     #[doc(hidden)]
     fn file(pool: &Pool<Self>) -> Option<std::path::PathBuf>;
 
-    /// Options for the relay's own sessions, in which no statement takes longer than a time-out.
+    /// Returns the connect options of the relay's sessions, in which a statement has a time limit.
     #[doc(hidden)]
     fn relay(options: Options<Self>, statement_timeout: Duration) -> Options<Self>;
 
-    /// Tells whenever somebody calls on a channel, or may have called; until the connection fails, or is as
-    /// old as a connection of the pool may become.
+    /// Calls `heard` on every notification of a channel, and whenever one may have been missed, until the
+    /// connection fails or reaches the maximum lifetime of the pool.
     #[doc(hidden)]
     fn listen(
         pool: &Pool<Self>,
@@ -84,15 +85,15 @@ pub trait Backend: sealed::Sealed + Database + Sized {
     ) -> impl Future<Output = sqlx::Result<()>> + Send;
 }
 
-/// How to connect.
+/// The connect options of a database.
 pub(crate) type Options<DB> = <<DB as Database>::Connection as sqlx::Connection>::Options;
 
-/// What a statement did.
+/// The effect of a statement.
 #[derive(Debug, Clone, Copy)]
 pub struct Done {
-    /// How many rows it touched.
+    /// The number of affected rows.
     pub rows: u64,
-    /// The last sequence that it assigned, where the driver tells.
+    /// The last sequence that it assigned, if the driver reports it.
     pub last_sequence: Option<i64>,
 }
 

@@ -6,9 +6,9 @@ use sqlx::pool::PoolConnection;
 
 use super::{Backend, DatabaseErrorKind, Store};
 
-/// A connection for one piece of work. If the work is cut short, nobody knows what the server will
-/// still say on it, and a driver may wait for ever for something else: it is closed then instead of
-/// going back to the pool.
+/// A connection for one unit of work. If the work is cancelled, the server may still send messages that the driver
+/// does not expect, and the driver may wait indefinitely: the connection is closed then instead of returned to the
+/// pool.
 pub(super) struct ConnectionGuard<DB: Backend> {
     // `None` only when it is dropped.
     connection: Option<PoolConnection<DB>>,
@@ -20,11 +20,11 @@ pub(super) struct ConnectionGuard<DB: Backend> {
     returned: bool,
 }
 
-/// A connection between two pieces of work. The pool would ask the server after each whether it is
-/// still there, which for a busy loop is a round trip for every statement.
+/// The connection that a loop keeps between two units of work. The pool would ping the server after each, which for
+/// a busy loop is a round trip for every statement.
 ///
-/// While it is kept the pool does not see how old it is, and how long it has been idle. So it is kept for a
-/// short part of what the pool allows, and then given back: the pool closes it or goes on with it.
+/// While it is kept, the pool does not see its age and its idle time. So it is kept for a small part of the pool's
+/// limits, and then returned: the pool closes it or reuses it.
 pub(super) struct StickyConnection<DB: Backend> {
     place: Arc<Mutex<Option<Taken<DB>>>>,
     longest: Option<Duration>,
@@ -33,7 +33,7 @@ pub(super) struct StickyConnection<DB: Backend> {
 /// A connection, and when it was taken out of the pool.
 type Taken<DB> = (PoolConnection<DB>, Instant);
 
-/// The part of a connection's lifetime, or of its idle time, for which it is kept: a tenth.
+/// A connection is kept for this part of its maximum lifetime or idle time: a tenth.
 const PART: u32 = 10;
 
 impl<DB: Backend> StickyConnection<DB> {
@@ -53,7 +53,7 @@ impl<DB: Backend> StickyConnection<DB> {
         *place = Some((connection, since));
     }
 
-    /// Whether one that was taken out of the pool then may be kept.
+    /// Returns whether a connection that was taken out of the pool at `since` may be kept.
     fn may_keep(&self, since: Instant) -> bool {
         self.longest.is_none_or(|longest| since.elapsed() < longest)
     }
@@ -67,28 +67,28 @@ impl<DB: Backend> Clone for StickyConnection<DB> {
 
 impl<DB: Backend> std::fmt::Debug for StickyConnection<DB> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Kept")
+        f.write_str("StickyConnection")
     }
 }
 
 impl<DB: Backend> Store<DB> {
-    /// The same store for a loop, which keeps its connection from one statement to the next.
+    /// Returns the same store for a loop, which keeps its connection from one statement to the next.
     pub(crate) fn sticky(&self) -> Self {
         Self { sticky: Some(StickyConnection::none(&self.pool)), ..self.clone() }
     }
 
-    /// Lets go of the connection that it keeps, if any.
+    /// Returns the kept connection to the pool, if there is one.
     pub(crate) fn release_connection(&self) {
         drop(self.sticky.as_ref().and_then(StickyConnection::take));
     }
 
-    /// For how long it keeps a connection, if there is a limit.
+    /// Returns how long a connection is kept, if there is a limit.
     pub(crate) fn sticky_for(&self) -> Option<Duration> {
         self.sticky.as_ref().and_then(|sticky| sticky.longest)
     }
 
-    /// Lets go of the connection that it keeps if it has kept it for long enough. One that is in use is
-    /// given back after that.
+    /// Returns the kept connection to the pool if it has been kept for long enough. One that is in use is returned
+    /// after that.
     pub(crate) fn release_expired(&self) {
         let Some(sticky) = &self.sticky else { return };
         let mut place = sticky.place.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +98,7 @@ impl<DB: Backend> Store<DB> {
     }
 
     pub(super) async fn checkout(&self) -> sqlx::Result<ConnectionGuard<DB>> {
-        let lent = |connection, since| ConnectionGuard {
+        let guard = |connection, since| ConnectionGuard {
             connection: Some(connection),
             since,
             sticky: self.sticky.clone(),
@@ -106,15 +106,15 @@ impl<DB: Backend> Store<DB> {
             returned: false,
         };
         if let Some((connection, since)) = self.sticky.as_ref().and_then(StickyConnection::take) {
-            return Ok(lent(connection, since));
+            return Ok(guard(connection, since));
         }
         self.follow_application();
-        let mut lent = lent(self.pool.acquire().await?, Instant::now());
+        let mut guard = guard(self.pool.acquire().await?, Instant::now());
         if let Some(setup) = self.session_setup() {
-            DB::run(lent.connection(), setup.clone()).await?;
+            DB::run(guard.connection(), setup.clone()).await?;
         }
-        self.set_clock(lent.connection()).await?;
-        Ok(lent)
+        self.set_clock(guard.connection()).await?;
+        Ok(guard)
     }
 }
 
@@ -123,8 +123,8 @@ impl<DB: Backend> ConnectionGuard<DB> {
         self.connection.as_mut().unwrap_or_else(|| unreachable!("it is there until it is dropped"))
     }
 
-    /// The work came to its end. A connection on which it failed may lead to a server that has
-    /// become a read-only one, so it is not kept for ever.
+    /// Ends the work. A connection on which it failed may lead to a server that has become read-only, so it is not
+    /// kept.
     pub(super) fn give_back<T>(mut self, result: &sqlx::Result<T>) {
         let sound = match result {
             Ok(_) => true,
@@ -146,8 +146,8 @@ impl<DB: Backend> Drop for ConnectionGuard<DB> {
             (self.returned, DB::DIALECT.remote, &mut self.connection)
         {
             connection.close_on_drop();
-            // Those that wait beside it lead to the same server over the same network. If they were
-            // tried one by one, each would cost a time-out, and together more than a lease.
+            // The idle connections of the same pool lead to the same server over the same network. Trying them one
+            // by one could cost a time-out each, and together more than a lease.
             while let Some(mut idle) = self.beside.as_ref().and_then(Pool::try_acquire) {
                 idle.close_on_drop();
             }
@@ -158,8 +158,8 @@ impl<DB: Backend> Drop for ConnectionGuard<DB> {
 /// Evaluates an expression with a connection. Not a function, for the reason of
 /// [`retrying`](super::contention::retrying).
 macro_rules! with_connection {
-    // A change that goes by key needs no settings of the planner. On the application's connections it is a
-    // statement by itself: a transaction around it would stay open if the network fell silent.
+    // A change by key needs no planner settings. On the application's connections it is a single statement: a
+    // transaction around it would stay open if the network fails silently.
     ($store:expr, by_key $connection:ident => $work:expr) => {
         with_connection!(@ $store, $store.settings.as_ref().filter(|_| $store.relay.is_some()), $connection => $work)
     };
@@ -167,14 +167,14 @@ macro_rules! with_connection {
         with_connection!(@ $store, $store.settings.as_ref(), $connection => $work)
     };
     (@ $store:expr, $settings:expr, $connection:ident => $work:expr) => {{
-        let mut lent = $store.checkout().await?;
+        let mut guard = $store.checkout().await?;
         let settings = $settings;
         let mut scope =
-            $crate::store::session::Scope::<DB>::enter(lent.connection(), settings).await?;
+            $crate::store::session::Scope::<DB>::enter(guard.connection(), settings).await?;
         let $connection = scope.connection();
         let result = $work;
         let result = scope.leave(result).await;
-        lent.give_back(&result);
+        guard.give_back(&result);
         result
     }};
 }

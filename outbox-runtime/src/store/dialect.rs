@@ -1,25 +1,26 @@
-//! What differs between the databases, as data.
+//! The differences between the databases, as data.
 //!
-//! Statements are templates. `{table}` and `{index:x}` are the quoted names, `{by:x}` makes a statement use
-//! an index where the planner has to be told, `{now}` is the time of the statement, `{int:..}`, `{text:..}`,
-//! `{micros:..}`, `{time:..}`, `{from:..}`, `{later:..}` and `{earlier:..}` wrap an expression, `{next:..}` is a token's successor, `{pending:0}` and `{settled:1}` ask for a status, `$1`, `$2`, … are arguments, each used once and in
-//! order.
+//! Statements are templates. `{table}` and `{index:x}` are the quoted names, `{by:x}` makes a statement use an
+//! index where the planner needs a hint, `{now}` is the time of the statement, `{int:..}`, `{text:..}`,
+//! `{micros:..}`, `{time:..}`, `{from:..}`, `{later:..}` and `{earlier:..}` wrap an expression, `{next:..}` is the
+//! successor of a token, `{pending:0}` and `{settled:1}` compare the status, `$1`, `$2`, … are arguments, each used
+//! once and in order.
 
 use super::migration_lock::MigrationLock;
 use super::schema::Migrations;
 use super::{FindingLevel, Table};
 
-/// How a database is spoken to.
+/// The SQL of a database, and the properties of its driver.
 #[derive(Debug)]
 pub struct Dialect {
     pub(super) quote: char,
-    /// Whether there is a server at the other end of a connection.
+    /// Whether a connection leads to a server.
     pub(super) remote: bool,
-    /// Whether the driver loses its way if a statement is cut short while it is being prepared.
+    /// Whether a connection becomes unusable if a statement is cancelled while the driver prepares it.
     pub(super) fragile_prepare: bool,
-    /// `$1` as it stands, or `?`.
+    /// Whether arguments are written `$1`, and not `?`.
     pub(super) numbered: bool,
-    /// A batch is one array for each column, or one JSON text.
+    /// Whether a batch is bound as one array for each column, and not as one JSON text.
     pub(super) arrays: bool,
     /// The time of the statement, not of the transaction.
     pub(super) now: &'static str,
@@ -31,90 +32,89 @@ pub struct Dialect {
     pub(super) micros: Wrap,
     /// Microseconds since 1970 as a time.
     pub(super) time: Wrap,
-    /// The same as a lower bound: `earliest` stands before every time that can be stored.
+    /// The same as a lower bound: `earliest` becomes a time before every time that can be stored.
     pub(super) from: Wrap,
     /// Microseconds from now, and before now.
     pub(super) later: Wrap,
     pub(super) earlier: Wrap,
 
-    /// Of a status that is pending, and of one that is not; so that the index of these is used.
+    /// Compares the status with a pending one, and with a settled one, so that the partial index is used.
     pub(super) pending: Wrap,
     pub(super) settled: Wrap,
-    /// The part of a statement that goes by the order of claims, after a place and up to another, each a
-    /// due time and a sequence. The arguments are the first of the statement, and each place is bound as
-    /// [`Places`] says.
+    /// The condition that a row comes after one position in the order of claims and up to another, each a due time
+    /// and a sequence. Its arguments are the first of the statement; [`Places`] is how each position is bound.
     pub(super) between: &'static str,
     pub(super) places: Places,
-    /// What `from` puts before every time, in microseconds since 1970.
+    /// The argument of `from` that comes before every time, in microseconds since 1970.
     pub(super) earliest: i64,
-    /// The settings under which our statements run outside of the application's transactions.
+    /// The settings for the store's statements outside of the application's transactions.
     pub(super) settings: &'static [(&'static str, &'static str)],
-    /// Gives 1 if a session has these settings. A connection pooler may take them and forget them.
+    /// Returns 1 if a session has these settings. A connection pooler may accept and not apply them.
     pub(super) has_settings: Option<&'static str>,
-    /// And those of the relay alone.
+    /// The additional settings of the relay.
     pub(super) relay_settings: &'static [(&'static str, &'static str)],
-    /// Sets up a session of the relay's own, where the options of a connection cannot. `{seconds}`, `{whole}` (seconds) and
-    /// `{millis}` are what a statement may take.
+    /// Sets up a session of the relay, where the connect options cannot. `{seconds}`, `{whole}` (seconds) and
+    /// `{millis}` are the time limit of a statement.
     pub(super) session: Option<&'static str>,
     /// Ends the session that runs it; `None` where a connection cannot hang.
     pub(super) end_session: Option<&'static str>,
-    /// Begins a transaction of the user's.
+    /// Begins a transaction of the application.
     pub(super) begin: &'static str,
-    /// Begins one in which a listener works; it ends with the mark of its event, so it must not see an
-    /// old state of that row.
+    /// Begins the transaction of a listener. It settles the row of its event at the end, so it must not see an old
+    /// state of that row.
     pub(super) begin_acknowledging: &'static str,
-    /// Begins one of ours.
+    /// Begins a transaction of the store.
     pub(super) begin_work: &'static str,
-    /// Whether a single statement needs one around it as well, for what it would lock by itself.
+    /// Whether a single statement runs in such a transaction as well, because it would lock more by itself.
     pub(super) work_for_changes: bool,
-    /// Fails if the transaction that was begun is no longer there. PostgreSQL needs none: there every
-    /// statement fails in an aborted transaction.
+    /// Fails if the transaction has ended. PostgreSQL needs none: there every statement fails in an aborted
+    /// transaction.
     pub(super) guard: Option<&'static str>,
-    /// The same in the middle of a transaction. One by one: a driver may not recover from several at
-    /// a time that were cut short.
+    /// The same in the middle of a transaction. The statements are run one by one: a driver may not recover if
+    /// several at a time are cancelled.
     pub(super) probe: &'static [&'static str],
-    /// Finds out whether a connection that is not ours has a transaction.
+    /// Finds out whether a connection of the application has a transaction.
     pub(super) open: OpenTransaction,
-    /// Whether a statement that changes the schema commits what came before it.
+    /// Whether a statement that changes the schema commits the transaction.
     pub(super) commits_implicitly: bool,
 
     pub(super) insert: Insert,
     pub(super) existing: &'static str,
-    /// What makes `existing` see what others have just committed.
+    /// The suffix that makes `existing` see rows that other transactions have just committed.
     pub(super) existing_lock: &'static str,
     pub(super) claim: Locking,
     pub(super) renew: Locking,
     pub(super) settle: &'static str,
     pub(super) settle_delete: &'static str,
-    /// How `finish` and `delete_done` pass over rows that another session has locked.
+    /// How `settle` and `settle_delete` skip rows that another session has locked.
     pub(super) skip_locked: SkipLocked,
     pub(super) states: &'static str,
     pub(super) purge: &'static [&'static str],
     pub(super) replay_all: &'static str,
-    /// Deletes by key what passes `{only}`.
+    /// Deletes by key the rows for which `{only}` holds.
     pub(super) delete: &'static str,
     /// Restricts rows to (aggregate, event) pairs. `{each}` becomes `pair`, as often as there are
     /// pairs where they are bound one by one.
     pub(super) pairs: &'static str,
     pub(super) pair: &'static str,
     pub(super) pairs_one_by_one: bool,
-    /// What makes a statement use an index, where the planner has to be told: `{by:claim}`.
+    /// The hint that makes a statement use an index, where the planner needs one: `{by:claim}`.
     pub(super) by_index: Option<Wrap>,
-    /// Gives 1 if the database is in memory, where each connection might have one of its own.
+    /// Returns 1 if the database is in memory, where each connection might have one of its own.
     pub(super) in_memory: Option<&'static str>,
-    /// How many connections this user may have open to the server, in all processes; `None` where there is no
+    /// Returns how many connections this user may have open to the server, in all processes; `None` if there is no
     /// server.
     pub(super) connection_limit: Option<&'static str>,
-    /// Gives 1 if the session is encrypted; `None` where there is no network.
+    /// Returns 1 if the session is encrypted; `None` if there is no network.
     pub(super) encrypted: Option<&'static str>,
-    /// Calls those who listen to the table's channel.
+    /// Notifies the nodes that listen on the table's channel.
     pub(super) notify: Option<&'static str>,
-    /// How many rows there are, roughly.
+    /// Returns an estimate of the number of rows.
     pub(super) estimate: &'static str,
-    /// Whether `estimate` asks for the table's name and schema.
+    /// Whether the table's name and schema are arguments of `estimate`.
     pub(super) estimate_by_name: bool,
-    /// How many rows ended on one `{side}` of a time, through the index of the purge; in all, what each
-    /// of them says.
+    /// Each returns the number of rows that were settled on one `{side}` of a time, by the purge index; the result
+    /// is their sum.
     pub(super) ended: &'static [&'static str],
     /// The names of the table's columns. Needs no privilege that a user of the table does not have.
     pub(super) columns: &'static str,
@@ -125,10 +125,10 @@ pub struct Dialect {
     pub(super) migration_lock: Option<MigrationLock>,
     /// Whether `CREATE INDEX` takes the schema before the name of the index instead of before the table's.
     pub(super) index_in_schema: bool,
-    /// How many transactions have been open for longer than a time, and for how many microseconds the
-    /// oldest has; `None` where there is nobody to ask.
+    /// Returns how many transactions have been open for longer than a time, and for how many microseconds the
+    /// oldest has; `None` if the database does not list them.
     pub(super) transactions: Option<&'static str>,
-    /// Gives 1 if `transactions` may see those of others.
+    /// Returns 1 if `transactions` sees those of other users.
     pub(super) transactions_visible: &'static str,
     /// The checks of `start` and `doctor`.
     pub(super) checks: &'static [Check],
@@ -157,7 +157,7 @@ pub(super) enum OpenTransaction {
     allow(dead_code, reason = "each form is some database's")
 )]
 pub(super) enum Insert {
-    /// Skips ids that exist, and returns (sequence, event id) of what it has inserted.
+    /// Skips ids that exist, and returns (sequence, event id) of the inserted rows.
     Returning(&'static str),
     /// Fails if an id exists. `bulk` is for events whose ids were generated; where one may have to wait
     /// for another transaction to end, a `row` for each event comes after `head`.
@@ -195,15 +195,14 @@ pub(super) const fn writable(test: &'static str) -> Check {
     }
 }
 
-/// What comes before and after an expression; `{it}` is the expression once more.
+/// The text before and after an expression; `{it}` repeats the expression.
 pub(super) type Wrap = (&'static str, &'static str);
 
-/// The next token. Nothing comes after the last one: a row that was given it by hand keeps it, instead of
-/// failing every claim that meets it.
+/// The next token. The largest token has no successor: a row in which it was set manually keeps it, instead of
+/// failing every claim that includes the row.
 const NEXT: Wrap = ("", " + CASE WHEN {it} < 9223372036854775807 THEN 1 ELSE 0 END");
 
-/// How rows are taken without waiting for those that others hold: in one statement, or by locking
-/// them first.
+/// How rows are claimed or renewed without waiting for rows that other sessions have locked.
 #[derive(Debug)]
 #[cfg_attr(
     not(all(feature = "mysql", feature = "postgres")),
@@ -215,15 +214,15 @@ pub(super) enum Locking {
         lock: &'static str,
         update: &'static str,
     },
-    /// Reads without a lock, so that a long search keeps no writer waiting. The update gives the rows that
-    /// are as they were read.
+    /// Reads without a lock, so that a long search blocks no writer. The update returns the rows that have not
+    /// changed since they were read.
     ReadThenUpdate {
         read: &'static str,
         update: &'static str,
     },
 }
 
-/// How a place in the order of claims is bound.
+/// How a position in the order of claims is bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(
     not(all(feature = "mysql", feature = "postgres")),
@@ -236,7 +235,7 @@ pub(super) enum Places {
     TimeTwice,
 }
 
-/// How results are recorded beside rows that another session has locked.
+/// How settlements skip rows that another session has locked.
 #[derive(Debug)]
 #[cfg_attr(
     not(all(feature = "mysql", feature = "postgres", feature = "sqlite")),
@@ -245,9 +244,9 @@ pub(super) enum Places {
 pub(super) enum SkipLocked {
     /// There are no locks on rows.
     Alone,
-    /// The statement itself: `{keys}` is the rows that it waits for, or those that are free.
+    /// The statement itself skips them: `{keys}` is the rows that it waits for, or those that are not locked.
     Statement { waiting: &'static str, skipping: &'static str },
-    /// The rows that are free are locked first.
+    /// The rows that are not locked are locked first.
     LockFirst(&'static str),
 }
 

@@ -1,13 +1,13 @@
-//! MySQL and MariaDB: only what both understand. Batches travel as one JSON text through
+//! MySQL and MariaDB, with the SQL that both understand. Batches are sent as one JSON text and read with
 //! `JSON_TABLE`; rows are locked first and updated then, in one READ COMMITTED transaction.
 //!
-//! `STRAIGHT_JOIN` from the batch to the table, and by its key (`FORCE INDEX`): on a small table the
-//! optimiser would rather scan it, and so wait for every row that somebody else has locked, or lock it
-//! all itself. The claim names its index as well: it would look up the status alone, and walk every
-//! row below the watermark.
+//! `STRAIGHT_JOIN` from the batch to the table, and by its key (`FORCE INDEX`): the optimiser would rather scan a
+//! small table, and so wait for every row that another session has locked, or lock the whole table itself. The
+//! claim names its index as well: the optimiser would look up the status alone, and read every row below the
+//! watermark.
 //!
-//! MySQL takes a locking read of a `JSON_TABLE` only if told which table to lock (`OF`), which MariaDB does not
-//! know: each skips the comment that is for the other.
+//! MySQL accepts a locking read of a `JSON_TABLE` only with the table to lock (`OF`), which MariaDB does not know:
+//! each skips the comment that is for the other.
 //!
 //! The unique index of the ids is descending: a duplicate locks the gap before its record, and in an
 //! ascending index that may be the gap into which every generated id goes.
@@ -90,7 +90,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     text: ("", ""),
     micros: ("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ", ")"),
     time: ("TIMESTAMPADD(MICROSECOND, ", ", '1970-01-01 00:00:00.000000')"),
-    // Before the year 1 there is no time that can be computed, but on MariaDB there is one that can be stored.
+    // No time before the year 1 can be computed, but on MariaDB one can be stored.
     from: (
         "COALESCE(TIMESTAMPADD(MICROSECOND, ",
         ", '1970-01-01 00:00:00.000000') /*M! , '0000-00-00 00:00:00' */ \
@@ -109,8 +109,8 @@ pub(super) const DIALECT: Dialect = Dialect {
     has_settings: None,
     relay_settings: &[],
     // Each server skips the comment of the other. The shortest wait for a lock is a second on MySQL. The
-    // application may have set up its sessions otherwise, and the relay's with them. A transaction whose client
-    // has fallen silent would keep its row locks beyond a lease: MariaDB can end it.
+    // application may have set up its sessions, and with them the relay's, in another way. A transaction whose
+    // client is gone without closing the connection would keep its row locks beyond a lease: MariaDB can end it.
     session: Some(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
          SET SESSION autocommit = 1, sql_safe_updates = 0, sql_select_limit = DEFAULT, \
@@ -123,7 +123,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     begin_acknowledging: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
         SAVEPOINT outbox_tx",
     begin_work: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION",
-    // A purge would lock the gaps between what it deletes, and new events have to go into one.
+    // A purge would lock the gaps between the rows that it deletes, and new events are inserted into one of them.
     work_for_changes: true,
     guard: Some("RELEASE SAVEPOINT outbox_tx"),
     probe: &["RELEASE SAVEPOINT outbox_tx", "SAVEPOINT outbox_tx"],
@@ -164,7 +164,7 @@ pub(super) const DIALECT: Dialect = Dialect {
             event_id VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS ours \
             STRAIGHT_JOIN {table} AS entry FORCE INDEX ({index:event_id}) \
             ON entry.event_id = ours.event_id",
-    // In a transaction's own snapshot, another's row would not be there.
+    // The snapshot of a transaction does not show a row that another has committed since.
     existing_lock: " /*M! LOCK IN SHARE MODE */ /*!80001 FOR SHARE OF entry */",
     claim: Locking::LockThenUpdate {
         lock: "\
@@ -292,7 +292,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         versions: "CREATE TABLE IF NOT EXISTS {versions} (table_name VARCHAR(63) PRIMARY KEY, \
             version INT NOT NULL, min_code INT NOT NULL DEFAULT 1)",
         add_min_code: "ALTER TABLE {versions} ADD COLUMN min_code INT NOT NULL DEFAULT 1",
-        // The application may have switched it off; nothing would be committed.
+        // The application may have switched it off; then nothing would be committed.
         setup: "SET SESSION autocommit = 1",
         lock_timeout: "SET SESSION lock_wait_timeout = 1",
         transactional: false,
@@ -309,13 +309,13 @@ pub(super) const DIALECT: Dialect = Dialect {
     }),
     index_in_schema: false,
     transactions: Some(
-        // Of all times this one is in the server's own time zone.
+        // This is the only time in the server's own time zone.
         "SELECT {int:COUNT(*)}, {int:TIMESTAMPDIFF(MICROSECOND, MIN(trx_started), \
             CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', 'SYSTEM'))} \
          FROM information_schema.innodb_trx WHERE trx_started < \
             TIMESTAMPADD(MICROSECOND, -$1, CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', 'SYSTEM'))",
     ),
-    // Without the right, the question itself fails.
+    // Without the privilege, the query itself fails.
     transactions_visible: "SELECT 1",
     checks: &[
         writable("SELECT CAST(@@read_only AS SIGNED)"),

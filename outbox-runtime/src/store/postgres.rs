@@ -1,10 +1,10 @@
 //! PostgreSQL: arrays and `unnest`, so that one prepared statement serves a batch of any size;
 //! materialised CTEs, so that no planner updates more rows than were locked.
 //!
-//! A statement that goes by key finds its rows by `sequence = ANY(..)`, which bounds what it can touch,
-//! and then joins them to the batch by `sequence + 0`, which offers no index: the planner would look up
-//! the whole list once for every row. `status + 0` offers none either: the claim index also holds what
-//! vacuum has not removed yet.
+//! A statement by key finds its rows with `sequence = ANY(..)`, which bounds the rows that it can touch, and then
+//! joins them to the batch by `sequence + 0`, which cannot use an index: the planner would look up the whole list
+//! once for every row. `status + 0` cannot use one either: the claim index also holds entries that vacuum has not
+//! removed yet.
 
 use std::time::Duration;
 
@@ -30,10 +30,10 @@ backend! {
         options.options(settings.chain([("statement_timeout", timeout.as_str())]))
     },
     listen: |pool, channel, heard| {
-        /// How often to make sure that the other end is still there.
+        /// The interval of the checks that the server still answers.
         const HEARTBEAT: Duration = Duration::from_secs(10);
-        // A connection of its own: when a listener is dropped, sqlx sends an UNLISTEN and waits for the
-        // answer, on a half-open connection for ever. Taken from the pool, it would be missing there.
+        // A connection of its own: when a listener is dropped, sqlx sends an UNLISTEN and waits for the answer, on
+        // a half-open connection indefinitely. The pool would lack the connection for that time.
         let own = pool.options().clone().max_connections(1).min_connections(0);
         let own = own.connect_lazy_with((*pool.connect_options()).clone());
         let begin = async {
@@ -44,7 +44,7 @@ backend! {
         let begun = tokio::time::timeout(HEARTBEAT, begin).await;
         let mut listener = begun.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
         heard();
-        // A connection pooler in transaction mode takes the LISTEN, and passes no notification on.
+        // A connection pooler in transaction mode accepts the LISTEN, and forwards no notification.
         let test = async {
             let mut connection = pool.acquire().await?;
             // If the network is silent, the pool must not wait for it.
@@ -57,7 +57,7 @@ backend! {
             Err(_) => {
                 return Err(sqlx::Error::Protocol(
                     "a notification did not arrive within 10 s; a connection pooler in transaction mode \
-                     passes none on: connect to the server itself, or turn `notify` off"
+                     forwards none: connect to the server itself, or turn `notify` off"
                         .into(),
                 ));
             }
@@ -127,13 +127,13 @@ pub(super) const DIALECT: Dialect = Dialect {
     now: "statement_timestamp()",
     int: ("(", ")::bigint"),
     text: ("(", ")::text"),
-    // A time beyond 64 bits, or an infinite one, is none.
+    // A time beyond 64 bits, or an infinite one, is NULL.
     micros: (
         "CASE WHEN ",
         " BETWEEN timestamptz '4714-11-24 00:00:00+00 BC' AND timestamptz '294246-12-31 00:00:00+00' \
             THEN (extract(epoch from {it}) * 1000000)::bigint END",
     ),
-    // In two parts: a multiple of an interval has 53 bits only.
+    // In two parts: the multiplication of an interval has a precision of only 53 bits.
     time: (
         "(timestamptz 'epoch' + (",
         " / 1000000) * interval '1 second' + ({it} % 1000000) * interval '1 microsecond')",
@@ -155,20 +155,20 @@ pub(super) const DIALECT: Dialect = Dialect {
     places: Places::Row,
     earliest: -210_866_803_200_000_001,
     settings: &[
-        // Every statement of ours has an index to go by, and an order that the index has. What is cheaper
-        // on a table that is taken to be empty costs a scan of the whole when it is not.
+        // Every statement of the store has an index, and the order of that index. A plan that is cheaper on a table
+        // that seems to be empty scans the whole table when it is not.
         ("enable_seqscan", "off"),
         ("enable_bitmapscan", "off"),
         ("enable_sort", "off"),
-        // A batch is joined to its rows by hashing. A batch that is taken to be of a few rows would be
-        // compared row by row, and has a thousand.
+        // A batch is joined to its rows by hashing. The planner expects a few rows in a batch and would use a
+        // nested loop, but it has up to a thousand.
         ("enable_nestloop", "off"),
-        // A plan without an alternative has an absurd cost, for which the server would compile it.
+        // The only plan that is left has an absurdly high cost, because of which the server would compile it.
         ("jit", "off"),
     ],
     has_settings: Some("SELECT (current_setting('enable_seqscan') = 'off')::int::bigint"),
-    // One row that another session has locked must not hold up the others: see `finish`. A session whose
-    // network is gone must not keep its transaction.
+    // One row that another session has locked must not delay the others: see `settle`. A session whose network is
+    // gone must not keep its transaction.
     relay_settings: &[("lock_timeout", "250"), ("idle_in_transaction_session_timeout", "10000")],
     session: Some(
         "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; \
@@ -267,8 +267,8 @@ pub(super) const DIALECT: Dialect = Dialect {
             claim_token = {next:claim_token} \
         WHERE status + 0 = 3 AND sequence = ANY($1::bigint[])",
     delete: "DELETE FROM {table} WHERE sequence = ANY({keys}) {only}",
-    // Not a join, which the planner would rather hash and sort; and in a CASE, so that it does not
-    // take the pairs to be rare and fetch all rows before it sorts the few.
+    // Not a join, for which the planner would hash and sort; and in a CASE, so that it does not assume that matches
+    // are rare, and fetch all rows before it sorts the few.
     pairs: "\
         AND CASE WHEN COALESCE(aggregate_type, '__GLOBAL__') || chr(31) || event_type = ANY({each}) \
             THEN true ELSE false END",
@@ -276,7 +276,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     pairs_one_by_one: false,
     by_index: None,
     in_memory: None,
-    // A limit of -1 is none, and what is NULL is not among the least. `reserved_connections` is of version 16.
+    // A limit of -1 means none, and LEAST ignores NULL. `reserved_connections` exists since version 16.
     connection_limit: Some(
         "SELECT LEAST(current_setting('max_connections')::bigint \
                 - current_setting('superuser_reserved_connections')::bigint \

@@ -1,10 +1,9 @@
 //! The relay's own connections, and the settings under which statements run.
 //!
-//! An outbox is empty most of the day, so the planner's statistics say that its table is tiny, and a plan
-//! made then scans it in the first burst. On PostgreSQL the relay's sessions therefore exclude the plans
-//! that no statement of ours is meant to have. Where a session cannot be set up (the application's pool, a
-//! connection pooler that refuses start-up parameters), each piece of work carries the same settings in a
-//! transaction of its own.
+//! An outbox is empty most of the day, so the planner's statistics say that its table is tiny, and a plan made then
+//! scans it in the first burst. On PostgreSQL the relay's sessions therefore exclude the plans that no statement of
+//! the store should have. Where a session cannot be set up (the application's pool, a connection pooler that
+//! refuses start-up parameters), each unit of work sets them in a transaction of its own.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,19 +20,19 @@ use crate::Error;
 pub(super) enum SetUp {
     /// The session is started with them.
     AtStart,
-    /// Each piece of work carries them in a transaction of its own.
+    /// Each unit of work sets them in a transaction of its own.
     InTransactions,
 }
 
-/// The relay's own connections: made like the application's, so that a busy application cannot starve
-/// the relay, but with a limit to what a statement may take.
+/// The relay's own connections, so that a busy application cannot starve the relay. They are made like the
+/// application's, with a time limit for statements.
 pub(super) struct RelaySession<DB: Backend> {
     application: Pool<DB>,
-    /// The application's options that the relay's connections were last made from.
+    /// The application's connect options from which the relay's were last made.
     followed: Mutex<Arc<Options<DB>>>,
     statement_timeout: Duration,
     set_up: SetUp,
-    /// What sets up a session that has started, where that takes a statement.
+    /// The statement that sets up a new session, if one is needed.
     setup: Option<SqlStr>,
 }
 
@@ -52,8 +51,8 @@ impl<DB: Backend> RelaySession<DB> {
         }
     }
 
-    /// The application may have been given other credentials since: tokens that live for a quarter of an
-    /// hour are common. New connections are made with the latest.
+    /// Adopts the application's connect options. Its credentials may have changed: tokens with a lifetime of a
+    /// quarter of an hour are common. New connections use the latest.
     fn follow(&self, own: &Pool<DB>) {
         let latest = self.application.connect_options();
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,8 +64,8 @@ impl<DB: Backend> RelaySession<DB> {
 }
 
 impl<DB: Backend> Store<DB> {
-    /// The same table on connections of the relay's own. The server ends a statement that takes longer
-    /// than `statement_timeout`, where it can.
+    /// Returns the same store on connections of the relay's own. The server ends a statement that takes longer than
+    /// `statement_timeout`, where it can.
     ///
     /// # Errors
     /// If no connection can be made.
@@ -82,8 +81,7 @@ impl<DB: Backend> Store<DB> {
             Err(error) if is_refusal(&error) => Some(error),
             Err(error) => return Err(Error::database("connecting")(error)),
         };
-        // A connection pooler between the relay and the server may refuse start-up parameters, or pass over
-        // them.
+        // A connection pooler between the relay and the server may refuse start-up parameters, or ignore them.
         let own = self.relay(connections, statement_timeout, SetUp::InTransactions);
         own.pool.acquire().await.map_err(Error::database("connecting"))?;
         tracing::warn!(
@@ -96,7 +94,7 @@ impl<DB: Backend> Store<DB> {
 
     pub(super) fn relay(&self, connections: u32, timeout: Duration, set_up: SetUp) -> Self {
         let application = self.pool.clone();
-        // The server gives up a little earlier than the caller, and so says which statement it was.
+        // The server times out a little earlier than the caller, so that the error names the statement.
         let statement_timeout = timeout.mul_f64(0.9);
         let settings = match set_up {
             SetUp::AtStart => None,
@@ -108,7 +106,7 @@ impl<DB: Backend> Store<DB> {
             application,
             statement_timeout,
             set_up,
-            // A pooler would give the session, with what was set, to another client.
+            // A pooler would give the session, with its settings, to another client.
             setup: match settings {
                 None => statements::session(DB::DIALECT, statement_timeout),
                 Some(_) => None,
@@ -117,14 +115,14 @@ impl<DB: Backend> Store<DB> {
         let options = session.application.options().clone().max_connections(connections);
         let pool = options
             .min_connections(0)
-            // The loops notice a broken connection by themselves, and try again.
+            // The loops detect a broken connection by themselves, and retry.
             .test_before_acquire(false)
             .acquire_timeout(timeout)
             .connect_lazy_with(session.options(&followed));
         Self { pool, relay: Some(Arc::new(session)), settings, ..self.clone() }
     }
 
-    /// Whether new sessions have the settings that they were asked to have.
+    /// Returns whether new sessions have the requested settings.
     async fn has_settings(&self) -> sqlx::Result<bool> {
         let mut connection = self.pool.acquire().await?;
         let Some(test) = DB::DIALECT.has_settings else { return Ok(true) };
@@ -132,21 +130,21 @@ impl<DB: Backend> Store<DB> {
         Ok(rows.first().map_or(Ok(None), |row| DB::int(row, 0))? == Some(1))
     }
 
-    /// Makes the next connections like the application's are now.
+    /// Makes new connections with the application's current connect options.
     pub(super) fn follow_application(&self) {
         if let Some(relay) = &self.relay {
             relay.follow(&self.pool);
         }
     }
 
-    /// What a new session of the relay runs first.
+    /// Returns the statement that a new session of the relay runs first.
     pub(super) fn session_setup(&self) -> Option<&SqlStr> {
         self.relay.as_ref().and_then(|relay| relay.setup.as_ref())
     }
 }
 
-/// Whether a session was refused for what it asked for, and not because the server has no room for it or is
-/// going down.
+/// Returns whether a session was refused because of its settings, and not because of its credentials, or because
+/// the server has no free connection or is shutting down.
 fn is_refusal(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(_))
         && !matches!(
@@ -159,7 +157,7 @@ fn is_refusal(error: &sqlx::Error) -> bool {
         )
 }
 
-/// A connection with the settings under which statements are meant to run.
+/// A connection with the settings for the store's statements.
 pub(super) enum Scope<'c, DB: Backend> {
     /// The session has them.
     Session(&'c mut DB::Connection),

@@ -1,11 +1,11 @@
-//! SQLite: one writer at a time. Batches travel as one JSON text, times as integer microseconds.
+//! SQLite: one writer at a time. Batches are sent as one JSON text, times are integers in microseconds.
 //!
-//! A plan may be made while the table is empty, so statements name their index.
+//! A plan can be made while the table is empty, so statements name their index.
 //!
-//! `+status`: without the sign the planner would look up the status instead of the batch's own rows, and
-//! walk everything that is pending.
+//! `+status`: without the sign the planner would look up the status instead of the rows of the batch, and read
+//! everything that is pending.
 //!
-//! A column holds values of any type. A row whose token is no number could never be marked, so it is not
+//! A column can hold values of any type. A row whose token is not a number could never be settled, so it is not
 //! claimed.
 
 use sqlx::error::DatabaseError;
@@ -69,8 +69,9 @@ pub(super) const DIALECT: Dialect = Dialect {
     settings: &[],
     has_settings: None,
     relay_settings: &[],
-    // The index's own condition is repeated, or the index is not considered. It is not `IN`: on an index that
-    // was analysed when it was empty, that would be looked up instead of the status, and the rest sorted.
+    // The condition of the partial index is repeated, or else the index is not considered. It is not `IN`: on an
+    // index that was analysed when it was empty, the planner would look that up instead of the status, and sort the
+    // rest.
     pending: ("status = ", " AND status <> 1 AND status <> 3"),
     settled: ("status = ", " AND status <> 0 AND status <> 2"),
     session: None,
@@ -107,7 +108,7 @@ pub(super) const DIALECT: Dialect = Dialect {
                 AND ($1 = 0 OR created_at <= {earlier:$1}) \
                 AND typeof(claim_token) = 'integer' {pairs} \
             ORDER BY available_at, sequence LIMIT $1",
-        // A lease that its owner has renewed since has another end.
+        // If the owner has renewed the lease since, its end differs.
         update: "\
             UPDATE {table} AS entry SET available_at = {now} + ours.lease, locked_by = ours.owner, \
                 locked_at = {now}, claim_token = {next:entry.claim_token} \
@@ -169,7 +170,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     encrypted: None,
     notify: None,
     estimate_by_name: false,
-    // Old rows are deleted first. Each is answered from the end of the key.
+    // Old rows are deleted first, so the sequences have few gaps. Each part reads one end of the key.
     estimate: "\
         SELECT (SELECT MAX(sequence) FROM {table}) - (SELECT MIN(sequence) FROM {table}) + 1",
     ended: &["\

@@ -1,9 +1,9 @@
-//! Transactions that the database has ended behind the user's back.
+//! Transactions, and the detection of those that the database has ended early.
 //!
-//! After a failed statement that was passed over, PostgreSQL fails every further statement but
-//! answers a COMMIT with success; MySQL after a deadlock, and SQLite after `ON CONFLICT ROLLBACK`, go
-//! on outside of any transaction, so that a later INSERT would persist alone. On those two a savepoint
-//! is set with the BEGIN and must still be there at the end.
+//! If the application ignores a failed statement, PostgreSQL fails every further statement but answers a COMMIT
+//! with success; MySQL after a deadlock, and SQLite after `ON CONFLICT ROLLBACK`, continue outside of any
+//! transaction, so that a later INSERT would persist alone. On those two a savepoint is set with the BEGIN and must
+//! still exist at the end.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -18,21 +18,21 @@ use super::writer_lock::WriterGuard;
 use super::{Backend, DatabaseErrorKind, Store, fault_point};
 use crate::Error;
 
-/// How long a rollback may take.
+/// The time limit of a rollback.
 const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a transaction is for.
+/// The purpose of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The application's own writes.
     Write,
-    /// A listener's, and the end of its event.
+    /// The writes of a listener, and the settlement of its event.
     Acknowledge,
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Begins a transaction of the user's. A caller that gives up while it waits for its turn or
-    /// for a connection leaves the queue.
+    /// Begins a transaction of the application. Cancel safe: a caller that is dropped while it waits for the writer
+    /// lock or for a connection leaves the queue.
     #[expect(clippy::disallowed_methods, reason = "the BEGIN must outlive its caller")]
     pub(crate) async fn begin_tx(
         &self,
@@ -43,9 +43,9 @@ impl<DB: Backend> Store<DB> {
         let connection = self.pool.acquire().await.map_err(failed())?;
         let begun = if DB::DIALECT.remote {
             let store = self.clone();
-            // In a task of its own, so that it comes to its end even if the caller gives up: of a BEGIN
-            // that was cut short sqlx knows nothing, and the next statement on that connection, whoever's
-            // it is, would be part of a transaction that nobody ends.
+            // In a task of its own, so that it completes even if the caller is dropped: sqlx does not know of a
+            // BEGIN that was cancelled, and the next statement on that connection would be part of a transaction
+            // that is never ended.
             let begin = async move { store.begin_prepared(connection, purpose).await };
             Handle::current().spawn(begin).await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
         } else {
@@ -66,8 +66,8 @@ impl<DB: Backend> Store<DB> {
         fault_point!(self, Begin => Transaction::begin(connection, Some(begin.clone())).await)
     }
 
-    /// With the statements of `flush` and `commit` prepared, where those could not be cut short
-    /// otherwise.
+    /// Begins a transaction and prepares the statements of `flush` and `commit`, where those could not be cancelled
+    /// safely otherwise.
     async fn begin_prepared(
         &self,
         connection: PoolConnection<DB>,
@@ -89,7 +89,7 @@ impl<DB: Backend> Store<DB> {
         Ok(tx)
     }
 
-    /// Fails if the transaction is lost. The last thing before the insert and the commit.
+    /// Fails if the transaction is lost. It runs directly before the insert and the commit.
     pub(crate) async fn guard(&self, tx: &mut Transaction<'static, DB>) -> Result<(), Error> {
         match &self.sql.guard {
             Some(guard) => DB::run(tx, guard.clone()).await.map_err(lost),
@@ -105,14 +105,14 @@ impl<DB: Backend> Store<DB> {
         Ok(())
     }
 
-    /// Fails if a connection that is not ours has no transaction that an event could be a part of.
+    /// Fails if a connection of the application has no transaction that an event could be part of.
     pub(crate) async fn require_transaction(
         &self,
         connection: &mut DB::Connection,
     ) -> Result<(), Error> {
         let begun = DB::TransactionManager::get_transaction_depth(connection) > 0;
         if begun && DB::DIALECT.guard.is_none() {
-            // If it is lost, the insert itself will fail.
+            // If it is lost, the insert itself fails.
             return Ok(());
         }
         match self.has_transaction(connection).await {
@@ -144,15 +144,16 @@ impl<DB: Backend> Store<DB> {
                 }
                 let Some(begins) = begins else { return Ok(false) };
                 let rows = DB::fetch(connection, begins.into_sql_str(), vec![]).await?;
-                // A transaction that sqlx has begun and that is gone was lost, whatever comes next.
+                // A transaction that sqlx has begun and that has ended was lost, even if the next statement begins
+                // another.
                 let begun = DB::TransactionManager::get_transaction_depth(connection) > 0;
                 Ok(!begun && rows.first().map_or(Ok(None), |row| DB::int(row, 0))? == Some(1))
             }
         }
     }
 
-    /// The rows that are there although their transaction was lost: a statement has committed it. An id may be
-    /// there with another row, which is not ours.
+    /// Returns the sequences of rows that exist although their transaction was lost, because a statement has
+    /// committed it. An id can also exist in another row, which this transaction did not insert.
     pub(crate) async fn committed_early(
         &self,
         connection: &mut DB::Connection,
@@ -165,7 +166,7 @@ impl<DB: Backend> Store<DB> {
         Ok(found.into_values().map(|found| found.sequence).collect())
     }
 
-    /// What an insert's error means.
+    /// Turns the error of an insert into [`Error::TransactionLost`] if the transaction was aborted before.
     pub(crate) fn lost_or(&self, error: Error) -> Error {
         match error {
             Error::Database { source, .. }
@@ -177,8 +178,8 @@ impl<DB: Backend> Store<DB> {
         }
     }
 
-    /// Commits. If that fails, SQLite may have ended the transaction by itself (a full disk), and its
-    /// connection must be cleaned like any other that has lost one.
+    /// Commits. If that fails, SQLite may have ended the transaction by itself (a full disk), and its connection
+    /// must be cleaned like any other that has lost its transaction.
     pub(crate) async fn commit_tx(&self, tx: &mut Transaction<'static, DB>) -> Result<(), Error> {
         let committed = fault_point!(self, Commit => DB::TransactionManager::commit(tx).await);
         if committed.is_err() {
@@ -187,13 +188,12 @@ impl<DB: Backend> Store<DB> {
         committed.map_err(Error::database("committing"))
     }
 
-    /// Rolls back, whatever is left of the transaction, so that its connection can be used again.
-    /// sqlx counts how deep it is in transactions; where SQLite has ended them all, each ROLLBACK
-    /// would fail and the count would stay. `false` if the connection is of no more use.
+    /// Rolls back what is left of the transaction, so that its connection can be used again. Returns `false` if it
+    /// cannot. sqlx counts the depth of transactions; where SQLite has ended them all, each ROLLBACK would fail and
+    /// the count would stay.
     ///
-    /// A driver whose statement was cut short may wait for something that the server will never say,
-    /// and so may one whose connection is half open. The pool would wait with it, and be one connection
-    /// poorer for as long.
+    /// A driver whose statement was cancelled may wait for a message that the server never sends, and so may one
+    /// whose connection is half open. The pool would wait with it, and lack a connection for that time.
     pub(crate) async fn clean(&self, tx: &mut Transaction<'static, DB>) -> bool {
         let Some(end_session) = DB::DIALECT.end_session else { return self.roll_back(tx).await };
         match tokio::time::timeout(ROLLBACK_TIMEOUT, self.roll_back(tx)).await {
@@ -205,14 +205,14 @@ impl<DB: Backend> Store<DB> {
         }
     }
 
-    /// Puts a connection in the place of a stuck one that the pool notices to be dead. It must not be
-    /// used again: the application may have a way of its own to set up connections.
+    /// Replaces a stuck connection by a closed one, which the pool discards. The new one must not be used: the
+    /// application may set up connections in its own way.
     async fn give_up(&self, tx: &mut Transaction<'static, DB>, end_session: &'static str) {
         let Ok(fresh) = DB::Connection::connect_with(&self.pool.connect_options()).await else {
             return;
         };
         drop(std::mem::replace(&mut **tx, fresh));
-        // Its answer is that there is no answer.
+        // It always fails, since it ends its own session.
         let _ = DB::run(tx, end_session.into_sql_str()).await;
     }
 

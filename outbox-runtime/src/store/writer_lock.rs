@@ -9,11 +9,11 @@ use tokio::time::timeout;
 
 use crate::log_throttle::LogThrottle;
 
-/// A wait that is longer than this is worth a warning.
+/// A longer wait is logged.
 const NOTICEABLE: Duration = Duration::from_secs(5);
 
-/// One writer at a time for each SQLite file, in the order of asking. SQLite itself would let them
-/// poll for the lock, and the unlucky ones starve. Server databases need no gate.
+/// Permits one writer at a time for each SQLite file, first come first served. SQLite itself would let the writers
+/// poll for its lock, and some could starve. Servers need no such lock.
 #[derive(Debug, Clone)]
 pub(crate) struct WriterLock(Option<Arc<Writers>>);
 
@@ -24,31 +24,31 @@ struct Writers {
     warned: LogThrottle,
 }
 
-/// Held while writing.
+/// The permission to write, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct WriterGuard {
     _guard: Option<OwnedMutexGuard<()>>,
 }
 
-type Gates = HashMap<PathBuf, Weak<Writers>>;
+type Locks = HashMap<PathBuf, Weak<Writers>>;
 
 impl WriterLock {
     pub(crate) fn new(file: Option<PathBuf>) -> Self {
-        static GATES: LazyLock<Mutex<Gates>> = LazyLock::new(Mutex::default);
+        static LOCKS: LazyLock<Mutex<Locks>> = LazyLock::new(Mutex::default);
         let Some(file) = file else { return Self(None) };
         let file = file.canonicalize().unwrap_or(file);
-        let mut gates = GATES.lock().unwrap_or_else(PoisonError::into_inner);
-        gates.retain(|_, writer_lock| writer_lock.strong_count() > 0);
-        if let Some(writer_lock) = gates.get(&file).and_then(Weak::upgrade) {
+        let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.retain(|_, writer_lock| writer_lock.strong_count() > 0);
+        if let Some(writer_lock) = locks.get(&file).and_then(Weak::upgrade) {
             return Self(Some(writer_lock));
         }
         let writer_lock = Arc::default();
-        gates.insert(file, Arc::downgrade(&writer_lock));
+        locks.insert(file, Arc::downgrade(&writer_lock));
         Self(Some(writer_lock))
     }
 
-    /// Waits for its turn; `None` if that does not come within `limit`. A task that already holds the
-    /// pass would otherwise wait for itself.
+    /// Waits for the lock; returns `None` if it is not free within `limit`. Without a limit, a task that already
+    /// holds the guard would wait for itself indefinitely.
     pub(crate) async fn acquire(&self, limit: Duration) -> Option<WriterGuard> {
         let Some(writers) = &self.0 else { return Some(WriterGuard { _guard: None }) };
         let mut turn = pin!(Arc::clone(&writers.lock).lock_owned());
@@ -98,39 +98,39 @@ mod tests {
         for limit in [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(30)] {
             let writer_lock = writer_lock();
             let first = writer_lock.acquire(limit).await;
-            assert!(first.is_some(), "a free gate lets everyone pass");
+            assert!(first.is_some(), "the lock is free");
             let begun = Instant::now();
             assert!(writer_lock.acquire(limit).await.is_none());
             assert!(begun.elapsed() < limit + Duration::from_millis(5), "{:?}", begun.elapsed());
             drop(first);
             assert!(
                 writer_lock.acquire(limit).await.is_some(),
-                "who gave up does not stand in the way"
+                "a waiter that timed out does not block others"
             );
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_long_wait_is_warned_of_and_goes_on() {
+    async fn a_long_wait_is_logged_and_continues() {
         let lines = Lines::default();
         let log =
             tracing::subscriber::set_default(tracing_subscriber::registry().with(lines.clone()));
         let (writer_lock, limit) = (writer_lock(), Duration::from_secs(30));
         let first = writer_lock.acquire(limit).await;
         assert!(writer_lock.acquire(NOTICEABLE).await.is_none());
-        assert_eq!(lines.0.load(Ordering::Relaxed), 0, "a short one is not worth a line");
+        assert_eq!(lines.0.load(Ordering::Relaxed), 0, "a short wait is not logged");
         let waiting = async {
             let both = tokio::join!(writer_lock.acquire(limit), writer_lock.acquire(limit));
             assert!(both.0.is_none() && both.1.is_none());
         };
         waiting.await;
-        assert_eq!(lines.0.load(Ordering::Relaxed), 1, "one line for all that wait");
+        assert_eq!(lines.0.load(Ordering::Relaxed), 1, "one line for all waiters");
         let release = async {
             tokio::time::sleep(Duration::from_secs(20)).await;
             drop(first);
         };
         let (passed, ()) = tokio::join!(writer_lock.acquire(limit), release);
-        assert!(passed.is_some(), "the warning does not cost it its turn");
+        assert!(passed.is_some(), "a waiter keeps its turn after the warning");
         drop(log);
     }
 }
