@@ -134,7 +134,7 @@ impl<DB: Backend> Clone for Store<DB> {
 }
 
 impl<DB: Backend> Store<DB> {
-    /// The store of a table. Nothing is asked of the database yet.
+    /// Returns the store of a table, without asking the database anything.
     pub fn new(pool: Pool<DB>, table: Table) -> Self {
         let sql = Arc::new(Statements::new(DB::DIALECT, &table));
         let writer_lock = WriterLock::new(DB::file(&pool));
@@ -150,28 +150,28 @@ impl<DB: Backend> Store<DB> {
         }
     }
 
-    /// The table's name.
+    /// Returns the name of the table.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// The pool.
+    /// Returns the pool.
     pub fn pool(&self) -> &Pool<DB> {
         &self.pool
     }
 
-    /// Whether a transaction that writes keeps everybody else from writing.
+    /// Returns whether a transaction that writes keeps all others from writing.
     pub(crate) fn has_one_writer(&self) -> bool {
         !DB::DIALECT.remote
     }
 
-    /// Waits for its turn to write, no longer than for a connection.
+    /// Waits for the writer lock, no longer than for a connection.
     async fn acquire_writer(&self) -> Result<WriterGuard, Error> {
         let limit = self.pool.options().get_acquire_timeout();
         self.writer_lock.acquire(limit).await.ok_or(Error::WriterLockTimeout { after: limit })
     }
 
-    /// Runs a statement that changes something, and tries again while others are in the way.
+    /// Runs a statement that changes rows, and tries again while it fails because of concurrent transactions.
     async fn change(
         &self,
         doing: &'static str,
@@ -224,15 +224,15 @@ impl<DB: Backend> Store<DB> {
         if !DB::DIALECT.work_for_changes || self.relay.is_some() {
             return DB::fetch(connection, sql, args).await;
         }
-        // The application's sessions may have `autocommit = 0`: even a read begins a transaction then, which
-        // nobody would end.
+        // The application's sessions may have `autocommit = 0`: even a read begins a transaction then, which would
+        // stay open.
         let mut work = connection.begin_with(self.sql.begin_work.clone()).await?;
         let rows = DB::fetch(&mut work, sql, args).await?;
         work.commit().await?;
         Ok(rows)
     }
 
-    /// The number in the first column of the first row.
+    /// Returns the number in the first column of the first row.
     async fn number(
         &self,
         doing: &'static str,
