@@ -25,7 +25,7 @@ impl<DB: Backend> Dispatcher<DB> {
         policy: &DeliveryPolicy,
         event: &QueuedEvent,
     ) -> CallResult {
-        let begin = self.writer.begin_acknowledging();
+        let begin = self.writer.begin_settling();
         let begun = tokio::select! {
             biased;
             // With a limit: the connection may be half open.

@@ -127,7 +127,8 @@ impl VerdictKind {
         }
     }
 
-    /// Returns the value of the metric label `result` and of the span field of the same name.
+    /// Returns the value of the metric label `result` and of the span field of the same name. Labels are coarser than
+    /// verdicts on purpose: a dashboard need not tell a deferred event from a postponed one.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Done => "success",

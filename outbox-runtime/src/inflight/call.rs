@@ -137,7 +137,7 @@ impl InFlight {
         self.settled.notify_waiters();
     }
 
-    /// There is capacity for more, and a suspect may be next.
+    /// Wakes the poller, because there is capacity, and the renewer, because a suspect may be next.
     pub(super) fn wake_after_settling(&self, has_suspects: bool) {
         self.capacity.notify_one();
         if has_suspects {
@@ -146,10 +146,10 @@ impl InFlight {
     }
 }
 
-/// Where an event waited last.
+/// Where an event waited before it was considered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum From {
-    /// In a queue: parked events of its listener are older.
+enum Origin {
+    /// In a queue, so that parked events of the same listener go first.
     Queue,
     /// Anywhere else.
     Waiting,
@@ -164,7 +164,7 @@ impl State {
     /// Starts the next event that can, and sets aside those that cannot.
     fn start_next(&mut self, limits: &Limits) -> Option<QueuedEvent> {
         let now = self.clock.now();
-        while let Some((event, from)) = self.next_waiting(limits, now) {
+        while let Some((event, origin)) = self.next_waiting(limits, now) {
             let Some(row) = self.rows.get(&event.sequence) else {
                 self.vacate(event.listener, event.lane);
                 continue;
@@ -184,7 +184,7 @@ impl State {
                     self.give_back(event, Verdict::Postponed { delay });
                     continue;
                 }
-                let is_behind_others = from == From::Queue && !load.parked.is_empty();
+                let is_behind_others = origin == Origin::Queue && !load.parked.is_empty();
                 if is_behind_others || !self.may_start(id, limits, now) {
                     self.park(event, id);
                     continue;
@@ -203,22 +203,22 @@ impl State {
 
     /// Takes the next event to consider. Parked events that may start and those in the queues take turns, so
     /// that neither wait for the end of the others.
-    fn next_waiting(&mut self, limits: &Limits, now: Instant) -> Option<(QueuedEvent, From)> {
+    fn next_waiting(&mut self, limits: &Limits, now: Instant) -> Option<(QueuedEvent, Origin)> {
         if let Some(event) = self.queue.pop_ready() {
-            return Some((event, From::Waiting));
+            return Some((event, Origin::Waiting));
         }
         if self.turns.is_empty() {
-            return Some((self.queue.pop()?, From::Queue));
+            return Some((self.queue.pop()?, Origin::Queue));
         }
         self.parked_first = !self.parked_first;
         let first = if self.parked_first { self.unpark(limits, now) } else { None };
         if let Some(event) = first {
-            return Some((event, From::Waiting));
+            return Some((event, Origin::Waiting));
         }
         if let Some(event) = self.queue.pop() {
-            return Some((event, From::Queue));
+            return Some((event, Origin::Queue));
         }
-        Some((self.unpark(limits, now)?, From::Waiting))
+        Some((self.unpark(limits, now)?, Origin::Waiting))
     }
 
     /// Sets an event aside until a call of its listener ends. It holds no worker meanwhile.
@@ -227,7 +227,7 @@ impl State {
         if load.parked.is_empty() {
             self.turns.push_back(listener);
         }
-        let older = load.parked.iter().rposition(|other| other.turn < event.turn);
+        let older = load.parked.iter().rposition(|other| other.order < event.order);
         load.parked.insert(older.map_or(0, |older| older + 1), event);
     }
 

@@ -132,7 +132,7 @@ impl InFlight {
                 row.lease_until = lease.until(anchor);
                 row.takeovers = *takeovers;
                 if is_tried {
-                    row.suspicion = Suspicion::Tried;
+                    row.suspicion = Suspicion::StartRecorded;
                 }
             } else if row.stage == Stage::Queued
                 && (is_tried || !lease.may_start(row.lease_until, now))
@@ -140,7 +140,7 @@ impl InFlight {
                 lost.insert(*sequence);
             }
         }
-        state.release_tried();
+        state.queue_started();
         let dropped = state.extract(|event| lost.contains(&event.sequence));
         for event in &dropped {
             state.vacate(event.listener, event.lane);

@@ -23,15 +23,15 @@ pub(crate) struct Permit {
 pub(crate) enum NoPermit {
     /// The queue, the listener's portion of it, or the memory budget is used up.
     Full,
-    /// The listener is paused or being probed, or the node is not running.
-    Closed,
+    /// The circuit breaker of the listener is open or being probed, or the node is not running.
+    NotAccepting,
 }
 
 /// What became of a permit after the commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Redeemed {
-    /// The event is in flight.
+    /// The event is in flight: through this permit, or because our own poller was faster.
     InFlight,
     /// The node has closed since the reservation; the caller has to release the row.
     Closed,
@@ -47,7 +47,7 @@ impl InFlight {
     ) -> Result<Permit, NoPermit> {
         let mut state = self.lock();
         if state.phase != Phase::Running {
-            return Err(NoPermit::Closed);
+            return Err(NoPermit::NotAccepting);
         }
         if permits >= self.limits.hot_per_transaction
             || state.queue.used(Lane::Hot) >= self.limits.hot
@@ -59,7 +59,7 @@ impl InFlight {
         if let Some(load) = state.listener(listener) {
             let is_full = load.capacity(Lane::Hot, self.limits.hot, anchor) == 0;
             if is_full && load.breaker != Breaker::Closed {
-                return Err(NoPermit::Closed);
+                return Err(NoPermit::NotAccepting);
             }
             if is_full || !state.has_hot_place_for(load, bytes, &self.limits) {
                 return Err(NoPermit::Full);

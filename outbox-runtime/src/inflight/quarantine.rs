@@ -24,8 +24,9 @@ pub(super) enum Suspicion {
     None,
     /// It may be, and does not start before its start is recorded.
     Suspect,
-    /// Its start is recorded, and its verdict is not: if this node were lost now, the row would be the suspect.
-    Tried,
+    /// Its start is recorded in the row, so that it may run. If this node is lost before the verdict is recorded,
+    /// the next one counts it as an owner lost with the event.
+    StartRecorded,
 }
 
 impl Suspicion {
@@ -33,16 +34,18 @@ impl Suspicion {
     /// lives, so the recorded start has to be taken back.
     pub(super) fn adjust(self, verdict: Verdict) -> Verdict {
         match verdict {
-            Verdict::Released if self == Self::Tried => Verdict::Cancelled,
-            Verdict::Postponed { delay } if self == Self::Tried => Verdict::Deferred { delay },
+            Verdict::Released if self == Self::StartRecorded => Verdict::Cancelled,
+            Verdict::Postponed { delay } if self == Self::StartRecorded => {
+                Verdict::Deferred { delay }
+            }
             verdict => verdict,
         }
     }
 }
 
 impl ClaimedRow {
-    fn is_tried(&self) -> bool {
-        self.suspicion == Suspicion::Tried
+    fn has_recorded_start(&self) -> bool {
+        self.suspicion == Suspicion::StartRecorded
     }
 }
 
@@ -64,7 +67,8 @@ impl State {
         if waiting.is_empty() || matches!(self.phase, Phase::Paused | Phase::Closed) {
             return Vec::new();
         }
-        let tried: Vec<&ClaimedRow> = self.rows.values().filter(|row| row.is_tried()).collect();
+        let tried: Vec<&ClaimedRow> =
+            self.rows.values().filter(|row| row.has_recorded_start()).collect();
         if tried.iter().any(|row| row.takeovers > 1) {
             return Vec::new();
         }
@@ -87,7 +91,7 @@ impl State {
 
     /// Returns which of some rows may be tried beside those in flight; at most one of those that must be alone.
     fn may_be_tried(&self, rows: &[Claim]) -> HashSet<i64> {
-        let mut tried = self.rows.values().filter(|row| row.is_tried());
+        let mut tried = self.rows.values().filter(|row| row.has_recorded_start());
         if tried.clone().any(|row| row.takeovers > 1) {
             return HashSet::new();
         }
@@ -101,10 +105,11 @@ impl State {
     }
 
     /// Queues the suspects whose start is recorded.
-    pub(super) fn release_tried(&mut self) {
+    pub(super) fn queue_started(&mut self) {
         let rows = &self.rows;
-        let is_tried =
-            |event: &mut QueuedEvent| rows.get(&event.sequence).is_none_or(ClaimedRow::is_tried);
+        let is_tried = |event: &mut QueuedEvent| {
+            rows.get(&event.sequence).is_none_or(ClaimedRow::has_recorded_start)
+        };
         let tried: Vec<QueuedEvent> = self.quarantine.waiting.extract_if(.., is_tried).collect();
         tried.into_iter().for_each(|event| self.queue.push_ready(event));
     }

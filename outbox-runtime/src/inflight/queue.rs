@@ -27,15 +27,15 @@ pub(crate) struct QueuedEvent {
     pub(super) lane: Lane,
     /// The order in which it left its queue, if it has. An event that waits again afterwards, for example until
     /// its lease is renewed, does not go behind those that came later.
-    pub(super) turn: Option<u64>,
+    pub(super) order: Option<u64>,
 }
 
 impl QueuedEvent {
     /// An event that the poller claimed.
-    pub(super) fn cold(row: Claim, listener: Option<ListenerId>, turn: Option<u64>) -> Self {
+    pub(super) fn cold(row: Claim, listener: Option<ListenerId>, order: Option<u64>) -> Self {
         let first_claim = row.token == 1;
         let Claim { sequence, attempts, envelope, .. } = row;
-        Self { sequence, attempts, envelope, first_claim, listener, lane: Lane::Cold, turn }
+        Self { sequence, attempts, envelope, first_claim, listener, lane: Lane::Cold, order }
     }
 
     /// An event that a commit of this process has just inserted.
@@ -44,8 +44,8 @@ impl QueuedEvent {
         envelope: EventEnvelope,
         listener: Option<ListenerId>,
     ) -> Self {
-        let (lane, turn) = (Lane::Hot, None);
-        Self { sequence, attempts: 0, envelope, first_claim: true, listener, lane, turn }
+        let (lane, order) = (Lane::Hot, None);
+        Self { sequence, attempts: 0, envelope, first_claim: true, listener, lane, order }
     }
 }
 
@@ -129,7 +129,7 @@ impl Queue {
             (true, _) => &mut self.cold,
         };
         let mut event = from.pop_front()?;
-        event.turn = Some(self.left);
+        event.order = Some(self.left);
         self.left += 1;
         Some(event)
     }

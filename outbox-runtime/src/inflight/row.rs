@@ -144,10 +144,10 @@ impl InFlight {
         }
         let lease_until = self.limits.lease.until(anchor);
         let mut state = self.lock();
-        let turns = state.withdraw(&rows);
+        let orders = state.withdraw(&rows);
         for (row, listener) in rows {
-            let turn = turns.get(&row.sequence).copied();
-            state.admit(row, listener, lease_until, turn);
+            let order = orders.get(&row.sequence).copied();
+            state.admit(row, listener, lease_until, order);
         }
         drop(state);
         self.work.notify_one();
@@ -167,7 +167,7 @@ impl InFlight {
         let claimed = ClaimedRow {
             stage: Stage::Running { since: now, warned: false },
             // The caller has recorded the start of suspects.
-            suspicion: if row.is_suspect() { Suspicion::Tried } else { Suspicion::None },
+            suspicion: if row.is_suspect() { Suspicion::StartRecorded } else { Suspicion::None },
             ..ClaimedRow::cold(&row, None, lease_until, now)
         };
         state.bytes += claimed.bytes;
@@ -229,23 +229,23 @@ impl InFlight {
 
 impl State {
     /// Removes rows that are claimed again before they have started here: they start as the new claim says,
-    /// because another node may have had them meanwhile, have failed, or been lost with them. Returns the turns
-    /// of those that have left their queue.
+    /// because another node may have had them meanwhile, have failed, or been lost with them. Returns the
+    /// order of those that have left their queue.
     fn withdraw(&mut self, rows: &[(Claim, Option<ListenerId>)]) -> HashMap<i64, u64> {
         let sequences = rows.iter().map(|(row, _)| row.sequence);
         let again: HashSet<i64> = sequences.filter(|sequence| self.is_queued(*sequence)).collect();
-        let mut turns = HashMap::new();
+        let mut orders = HashMap::new();
         if again.is_empty() {
-            return turns;
+            return orders;
         }
         for event in self.extract(|event| again.contains(&event.sequence)) {
-            turns.extend(event.turn.map(|turn| (event.sequence, turn)));
+            orders.extend(event.order.map(|order| (event.sequence, order)));
             self.vacate(event.listener, event.lane);
             if let Some(row) = self.rows.remove(&event.sequence) {
                 self.free(row.listener, row.lane, row.bytes);
             }
         }
-        turns
+        orders
     }
 
     fn is_queued(&self, sequence: i64) -> bool {
@@ -262,7 +262,7 @@ impl State {
         row: Claim,
         listener: Option<ListenerId>,
         lease_until: Instant,
-        turn: Option<u64>,
+        order: Option<u64>,
     ) {
         let sequence = row.sequence;
         if let Some(known) = self.rows.get_mut(&sequence) {
@@ -280,9 +280,9 @@ impl State {
             load.bytes += bytes;
         }
         self.occupy(listener, Lane::Cold);
-        let event = QueuedEvent::cold(row, listener, turn);
+        let event = QueuedEvent::cold(row, listener, order);
         match self.phase {
-            Phase::Running | Phase::Draining if turn.is_some() => self.queue.push_ready(event),
+            Phase::Running | Phase::Draining if order.is_some() => self.queue.push_ready(event),
             Phase::Running | Phase::Draining => self.queue.push(event),
             // It was claimed while the node was being paused or closed.
             Phase::Paused | Phase::Closed => self.give_back(event, Verdict::Released),

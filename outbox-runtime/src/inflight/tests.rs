@@ -166,7 +166,7 @@ fn permits_are_limited_by_number_by_bytes_and_per_transaction() {
     drop(permits);
     assert!(inflight.reserve(100, listener(0), 0).is_ok(), "dropped permits free their places");
     inflight.enter(Phase::Paused);
-    assert!(matches!(inflight.reserve(1, listener(0), 0), Err(NoPermit::Closed)));
+    assert!(matches!(inflight.reserve(1, listener(0), 0), Err(NoPermit::NotAccepting)));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Listeners that run in the transaction that acknowledges their event.
+//! Listeners that run in the transaction that settles their event.
 
 use std::any::{Any, TypeId, type_name};
 

@@ -160,7 +160,7 @@ impl ListenerRegistry {
         self
     }
 
-    /// Adds a listener that runs in the transaction that acknowledges its event.
+    /// Adds a listener that runs in the transaction that settles its event.
     ///
     /// The listener's writes in that transaction and the event's status are committed together or not at all, so
     /// its effects on the database happen exactly once. The transaction is rolled back if the listener returns an

@@ -82,7 +82,7 @@ impl Left {
 
 /// Where a peek starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum From {
+pub(super) enum PeekFrom {
     Beginning,
     LowWatermark,
 }
@@ -106,10 +106,10 @@ const LONG_AGO: Duration = Duration::from_secs(10);
 
 impl<DB: Backend> Poller<DB> {
     /// Asks when the next row is due, without claiming.
-    pub(super) async fn peek(&self, from: From) -> Result<NextDue, Error> {
+    pub(super) async fn peek(&self, from: PeekFrom) -> Result<NextDue, Error> {
         let mut rounds = self.rounds.lock().await;
         let [fresh, retried] = match (from, rounds.watermarks.get()) {
-            (From::LowWatermark, Some(marks)) => marks.map(|mark| Some(mark.due)),
+            (PeekFrom::LowWatermark, Some(marks)) => marks.map(|mark| Some(mark.due)),
             _ => [None; 2],
         };
         let peek = self.store.peek(fresh, retried);

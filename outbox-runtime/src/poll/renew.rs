@@ -10,7 +10,7 @@ use crate::metrics::Meter;
 use crate::service::{Service, within};
 use crate::store::{Backend, Lease, Store};
 
-/// Renews the leases of the events in flight, each when a third of it has passed.
+/// Renews the leases of the events in flight, each between a third and a half of it.
 pub(crate) struct Renewer<DB: Backend> {
     pub(crate) store: Store<DB>,
     pub(crate) inflight: Arc<InFlight>,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::idle::Idle;
-use super::poller::{From, Purpose, after};
+use super::poller::{PeekFrom, Purpose, after};
 use super::{Poller, Wake};
 use crate::Error;
 use crate::service::Service;
@@ -21,7 +21,7 @@ pub(crate) struct PollLoop<DB: Backend> {
     next_full_scan: Instant,
     /// There is no capacity: only more of it is worth waking up for.
     starved: bool,
-    /// Or the time when the budget for claims changes by itself.
+    /// When the budget for claims changes by itself, which is worth waking up for as well.
     changes_at: Option<Instant>,
 }
 
@@ -122,7 +122,7 @@ impl<DB: Backend> PollLoop<DB> {
             if scans(self.poller.scan_in().await) {
                 purpose = Purpose::Scan;
             } else {
-                peek = Some(Seen::now(self.poller.peek(From::LowWatermark).await?));
+                peek = Some(Seen::now(self.poller.peek(PeekFrom::LowWatermark).await?));
             }
         }
         if let (Some(Seen { due: false, next_at }), false) = (peek, calls.due) {
@@ -142,7 +142,7 @@ impl<DB: Backend> PollLoop<DB> {
             // The due events are not for this node, or not yet; those that become due must not be missed.
             let seen = match peek {
                 Some(seen) => seen,
-                None => Seen::now(self.poller.peek(From::LowWatermark).await?),
+                None => Seen::now(self.poller.peek(PeekFrom::LowWatermark).await?),
             };
             self.sleep([seen.next_at, polled.changes_at, after(polled.scan_in)]);
         }
@@ -153,7 +153,7 @@ impl<DB: Backend> PollLoop<DB> {
     /// the scan do not; claims from the low watermark go on meanwhile, and the next peek is far away.
     async fn begin_full_scan(&mut self) -> Result<NextDue, Error> {
         let begun = Instant::now();
-        let seen = self.poller.peek(From::Beginning).await;
+        let seen = self.poller.peek(PeekFrom::Beginning).await;
         let rest = match seen {
             Ok(_) | Err(Error::TimedOut { .. }) => begun.elapsed().saturating_mul(REST),
             Err(_) => Duration::ZERO,

@@ -3,7 +3,7 @@
 use crate::event::Verdict;
 use crate::store::Claim;
 
-/// The number of owners lost in a row. Only owners that had started the event count.
+/// The number of owners lost in a row after which an event is given up.
 const MAX_TAKEOVERS: u32 = 5;
 
 /// Returns the verdict on an event that has lost too many owners.
@@ -15,8 +15,8 @@ pub(crate) fn verdict(row: &Claim) -> Option<Verdict> {
     })
 }
 
-/// Returns how many owners in a row were lost with an event that they had started, as far as that is known: the
-/// first of them did not record its start.
+/// Returns how many owners in a row were lost with an event. The first one always counts, because it did not record
+/// whether it had started the event; each later one counts only if it had recorded its start.
 fn owners_lost(row: &Claim) -> u32 {
     if row.taken_over { row.takeovers.saturating_add(1) } else { 0 }
 }

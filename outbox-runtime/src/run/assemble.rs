@@ -225,8 +225,8 @@ impl<DB: Backend> Parts<DB> {
     fn writer(&mut self) -> Writer<DB> {
         let config = &self.base.config;
         let admission = match (config.mode, config.unroutable) {
-            _ if self.builder.handler.is_some() => Admission::Closed,
-            (Mode::PollerOnly | Mode::WriterOnly, _) => Admission::Closed,
+            _ if self.builder.handler.is_some() => Admission::None,
+            (Mode::PollerOnly | Mode::WriterOnly, _) => Admission::None,
             (Mode::Full, Unroutable::Leave) => Admission::Handled,
             (Mode::Full, Unroutable::Dead) => Admission::All,
         };

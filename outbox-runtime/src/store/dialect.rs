@@ -5,6 +5,10 @@
 //! `{micros:..}`, `{time:..}`, `{from:..}`, `{later:..}` and `{earlier:..}` wrap an expression, `{next:..}` is the
 //! successor of a token, `{pending:0}` and `{settled:1}` compare the status, `$1`, `$2`, … are arguments, each used
 //! once and in order.
+//!
+//! Some parts are put in before that: the lists of `columns.rs` (`{columns}`, `{dead_columns}`, …), the verdicts of
+//! `settle.rs` (`{status_after}`, `{final_verdicts}`, …), and in `statements.rs` what a statement has variants of
+//! (`{status}`, `{pairs}`, `{between}`, `{keys}`, `{only}`).
 
 use super::migration_lock::MigrationLock;
 use super::schema::Migrations;
@@ -62,7 +66,7 @@ pub struct Dialect {
     pub(super) begin: &'static str,
     /// Begins the transaction of a listener. It settles the row of its event at the end, so it must not see an old
     /// state of that row.
-    pub(super) begin_acknowledging: &'static str,
+    pub(super) begin_settling: &'static str,
     /// Begins a transaction of the store.
     pub(super) begin_work: &'static str,
     /// Whether a single statement runs in such a transaction as well, because it would lock more by itself.
@@ -183,6 +187,7 @@ pub(super) struct Check {
 }
 
 /// The check for a server, a file or a session that is read-only.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(super) const fn writable(test: &'static str) -> Check {
     Check {
         subject: "server",

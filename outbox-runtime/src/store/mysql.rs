@@ -20,7 +20,7 @@ use super::dialect::{
     Check, Dialect, Insert, Locking, OpenTransaction, Places, SkipLocked, writable,
 };
 use super::migration_lock::MigrationLock;
-use super::schema::{Migrations, Step};
+use super::schema::plan::{Migrations, Step};
 use super::{DatabaseErrorKind, FindingLevel};
 
 /// The name of the migration lock. Names are server-wide, have at most 64 characters and are not case-sensitive;
@@ -120,7 +120,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     ),
     end_session: Some("KILL CONNECTION_ID()"),
     begin: "START TRANSACTION; SAVEPOINT outbox_tx",
-    begin_acknowledging: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
+    begin_settling: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
         SAVEPOINT outbox_tx",
     begin_work: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION",
     // A purge would lock the gaps between the rows that it deletes, and new events are inserted into one of them.
@@ -211,7 +211,7 @@ pub(super) const DIALECT: Dialect = Dialect {
             entry.done_at = CASE WHEN settlement.verdict IN ({final_verdicts}) THEN {now} ELSE entry.done_at END, \
             entry.last_error = COALESCE(settlement.error, entry.last_error), \
             entry.takeovers = CASE WHEN settlement.verdict IN ({clearing_verdicts}) THEN 0 \
-                WHEN settlement.verdict IN ({surviving_verdicts}) AND entry.takeovers > 1 THEN entry.takeovers - 1 \
+                WHEN settlement.verdict IN ({decrementing_verdicts}) AND entry.takeovers > 1 THEN entry.takeovers - 1 \
                 ELSE entry.takeovers END, \
             entry.locked_by = NULL, entry.locked_at = NULL, \
             entry.status = {status_after} \

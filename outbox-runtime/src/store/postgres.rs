@@ -16,7 +16,7 @@ use super::dialect::{
     Check, Dialect, Insert, Locking, OpenTransaction, Places, SkipLocked, writable,
 };
 use super::migration_lock::MigrationLock;
-use super::schema::{Migrations, Step};
+use super::schema::plan::{Migrations, Step};
 use super::{DatabaseErrorKind, FindingLevel};
 
 backend! {
@@ -176,7 +176,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     ),
     end_session: Some("SELECT pg_terminate_backend(pg_backend_pid())"),
     begin: "BEGIN",
-    begin_acknowledging: "BEGIN ISOLATION LEVEL READ COMMITTED",
+    begin_settling: "BEGIN ISOLATION LEVEL READ COMMITTED",
     begin_work: "BEGIN ISOLATION LEVEL READ COMMITTED",
     work_for_changes: false,
     guard: None,
@@ -234,7 +234,7 @@ pub(super) const DIALECT: Dialect = Dialect {
             done_at = CASE WHEN settlement.verdict IN ({final_verdicts}) THEN {now} ELSE entry.done_at END, \
             last_error = COALESCE(error, entry.last_error), \
             takeovers = CASE WHEN settlement.verdict IN ({clearing_verdicts}) THEN 0 \
-                WHEN settlement.verdict IN ({surviving_verdicts}) AND entry.takeovers > 1 THEN entry.takeovers - 1 \
+                WHEN settlement.verdict IN ({decrementing_verdicts}) AND entry.takeovers > 1 THEN entry.takeovers - 1 \
                 ELSE entry.takeovers END, \
             locked_by = NULL, locked_at = NULL \
         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[]) \

@@ -3,7 +3,7 @@
 //! Migrations are embedded, numbered and only go forward. A table `outbox_schema` beside the outbox's own records the
 //! version of each outbox, and the oldest program that may use it. `plan` finds the statements that a table needs.
 
-mod plan;
+pub(super) mod plan;
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::{Backend, DatabaseErrorKind, Store, Table, columns, with_connection};
 use crate::Error;
 use crate::error::SchemaError;
 use plan::Found;
-pub(super) use plan::{Migrations, Step};
+pub(super) use plan::Migrations;
 
 /// The relation of a table to the migrations that this program knows.
 #[derive(Debug)]

@@ -70,7 +70,7 @@ impl<DB: Backend> Store<DB> {
     /// Writes verdicts to their rows, all in one statement. Each applies only if the row is still claimed
     /// under its token by this owner and is pending; a row that has moved on is not changed.
     ///
-    /// Returns the settlements that were not applied. One that was applied before, its acknowledgement lost,
+    /// Returns the settlements that were not applied. One that was applied before, its answer lost,
     /// is recognised and is not among them.
     ///
     /// # Errors
@@ -258,19 +258,20 @@ pub(super) fn deletions(settlements: &[&Settlement], owner: &str, arrays: bool) 
 }
 
 /// Fills the parts of a settling statement that follow from the state machine, so that no statement repeats
-/// it: `{status_after}`, and the codes of the verdicts that end an event (`{final_verdicts}`), that clear its
-/// take-overs (`{clearing_verdicts}`), and that take one off (`{surviving_verdicts}`).
+/// it: `{status_after}`, and the codes of the verdicts that end an event (`{final_verdicts}`), that reset its
+/// `takeovers` (`{clearing_verdicts}`), and that lower them by one (`{decrementing_verdicts}`).
 pub(super) fn render_verdicts(template: &str) -> String {
     let codes = |which: fn(VerdictKind) -> bool| {
         let codes = VerdictKind::ALL.into_iter().filter(|kind| which(*kind));
         codes.map(|kind| kind.code().to_string()).collect::<Vec<_>>().join(", ")
     };
+    // 2 is the smallest number at which a reset, a decrement and no change differ.
     let is_final = |kind| Status::New.after(kind).is_some_and(Status::is_terminal);
     template
         .replace("{status_after}", &status_after())
         .replace("{final_verdicts}", &codes(is_final))
         .replace("{clearing_verdicts}", &codes(|kind| kind.takeovers_after(2) == 0))
-        .replace("{surviving_verdicts}", &codes(|kind| kind.takeovers_after(2) == 1))
+        .replace("{decrementing_verdicts}", &codes(|kind| kind.takeovers_after(2) == 1))
 }
 
 /// [`Status::after`] as SQL, for the statuses that a verdict applies to.

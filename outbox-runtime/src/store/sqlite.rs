@@ -15,7 +15,7 @@ use super::backend::backend;
 use super::dialect::{
     Check, Dialect, Insert, Locking, OpenTransaction, Places, SkipLocked, writable,
 };
-use super::schema::{Migrations, Step};
+use super::schema::plan::{Migrations, Step};
 use super::{DatabaseErrorKind, FindingLevel};
 
 backend! {
@@ -77,7 +77,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     session: None,
     end_session: None,
     begin: "BEGIN IMMEDIATE; SAVEPOINT outbox_tx",
-    begin_acknowledging: "BEGIN IMMEDIATE; SAVEPOINT outbox_tx",
+    begin_settling: "BEGIN IMMEDIATE; SAVEPOINT outbox_tx",
     begin_work: "BEGIN IMMEDIATE",
     work_for_changes: false,
     guard: Some("RELEASE SAVEPOINT outbox_tx"),
@@ -134,7 +134,7 @@ pub(super) const DIALECT: Dialect = Dialect {
             done_at = CASE WHEN settlement.verdict IN ({final_verdicts}) THEN {now} ELSE entry.done_at END, \
             last_error = COALESCE(error, entry.last_error), \
             takeovers = CASE WHEN settlement.verdict IN ({clearing_verdicts}) THEN 0 \
-                WHEN settlement.verdict IN ({surviving_verdicts}) AND entry.takeovers > 1 THEN entry.takeovers - 1 \
+                WHEN settlement.verdict IN ({decrementing_verdicts}) AND entry.takeovers > 1 THEN entry.takeovers - 1 \
                 ELSE entry.takeovers END, \
             locked_by = NULL, locked_at = NULL \
         FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS verdict, \

@@ -16,7 +16,7 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Statements {
     pub(super) begin: SqlStr,
-    pub(super) begin_acknowledging: SqlStr,
+    pub(super) begin_settling: SqlStr,
     pub(super) begin_work: SqlStr,
     pub(super) guard: Option<SqlStr>,
     pub(super) insert: Insert,
@@ -121,7 +121,7 @@ impl Statements {
         };
         Self {
             begin: dialect.begin.into_sql_str(),
-            begin_acknowledging: dialect.begin_acknowledging.into_sql_str(),
+            begin_settling: dialect.begin_settling.into_sql_str(),
             begin_work: dialect.begin_work.into_sql_str(),
             guard: dialect.guard.map(SqlSafeStr::into_sql_str),
             insert: Insert::new(&dialect.insert, sql),

@@ -27,7 +27,7 @@ pub(crate) enum Purpose {
     /// The application's own writes.
     Write,
     /// The writes of a listener, and the settlement of its event.
-    Acknowledge,
+    Settle,
 }
 
 impl<DB: Backend> Store<DB> {
@@ -61,7 +61,7 @@ impl<DB: Backend> Store<DB> {
     ) -> sqlx::Result<Transaction<'static, DB>> {
         let begin = match purpose {
             Purpose::Write => &self.sql.begin,
-            Purpose::Acknowledge => &self.sql.begin_acknowledging,
+            Purpose::Settle => &self.sql.begin_settling,
         };
         fault_point!(self, Begin => Transaction::begin(connection, Some(begin.clone())).await)
     }
@@ -81,7 +81,7 @@ impl<DB: Backend> Store<DB> {
         writes.extend([&self.sql.inserted, &self.sql.existing]);
         let marks: &[&SqlStr] = match purpose {
             Purpose::Write => &[],
-            Purpose::Acknowledge => &[&self.sql.settle.waiting, &self.sql.settle_delete.waiting],
+            Purpose::Settle => &[&self.sql.settle.waiting, &self.sql.settle_delete.waiting],
         };
         for statement in writes.iter().chain(marks) {
             DB::prepare(&mut tx, SqlStr::clone(statement)).await?;

@@ -37,7 +37,7 @@ impl<'a> Deliver<'a> {
             return listener.call(envelope, self.attempts).await;
         }
         self.outbox.wait_for_connection("deliver", self.place).await;
-        let mut tx = self.outbox.stepper().writer().begin_acknowledging().await?;
+        let mut tx = self.outbox.stepper().writer().begin_settling().await?;
         let answer = listener.call_in(envelope, self.attempts, &mut tx).await;
         match answer {
             Ok(Outcome::Done) => tx.commit().await?,

@@ -45,8 +45,8 @@ pub(crate) struct HotRelay<DB: Backend> {
 /// Which events may take the hot path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// None.
-    Closed,
+    /// None: every event is left to the poller.
+    None,
     /// Those that a listener handles.
     Handled,
     /// Also those without a listener, to be dead at once.
@@ -109,7 +109,7 @@ impl<DB: Backend> HotPath<DB> {
 
 impl<DB: Backend> HotRelay<DB> {
     fn reserve(&self, event: &EventEnvelope, permits: usize) -> Option<Permit> {
-        if self.admission == Admission::Closed || event.delay().is_some() {
+        if self.admission == Admission::None || event.delay().is_some() {
             return None;
         }
         let listener = self.listeners.id_of(event.aggregate_type(), event.event_type());
@@ -118,7 +118,7 @@ impl<DB: Backend> HotRelay<DB> {
         }
         match self.inflight.reserve(event.bytes(), listener, permits) {
             Ok(permit) => Some(permit),
-            Err(NoPermit::Closed) => None,
+            Err(NoPermit::NotAccepting) => None,
             Err(NoPermit::Full) => {
                 self.meter.report(|exporter| exporter.hot_path_skipped(HotPathSkip::Full, 1));
                 if self.full.allows() {
@@ -153,7 +153,7 @@ impl<DB: Backend> HotRelay<DB> {
             (_, Some(since)) => self.wake.due_since(since),
         }
         if left.delayed > 0 {
-            if self.admission != Admission::Closed {
+            if self.admission != Admission::None {
                 let delayed = left.delayed;
                 let skipped = HotPathSkip::Delayed;
                 self.meter.report(|exporter| exporter.hot_path_skipped(skipped, delayed));

@@ -99,8 +99,8 @@ impl<DB: Backend> Writer<DB> {
     }
 
     /// Begins a transaction for a call of a listener.
-    pub(crate) async fn begin_acknowledging(&self) -> Result<Tx<DB>, Error> {
-        Tx::begin(Arc::clone(&self.shared), Purpose::Acknowledge).await
+    pub(crate) async fn begin_settling(&self) -> Result<Tx<DB>, Error> {
+        Tx::begin(Arc::clone(&self.shared), Purpose::Settle).await
     }
 
     /// Runs a transaction: commits if the closure returns `Ok`, and rolls back if it does not.

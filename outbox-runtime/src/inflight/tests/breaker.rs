@@ -78,7 +78,7 @@ fn a_listener_is_open_again_when_its_pause_is_over() {
         (vec![false], Some(PAUSE), 1)
     );
     assert_eq!(budget.reopens_in, Some(PAUSE));
-    assert_eq!(inflight.reserve(10, listener(0), 0).unwrap_err(), NoPermit::Closed);
+    assert_eq!(inflight.reserve(10, listener(0), 0).unwrap_err(), NoPermit::NotAccepting);
     advance(&now, PAUSE);
     let budget = inflight.claim_budget();
     assert_eq!(
@@ -95,14 +95,14 @@ fn the_next_hot_event_is_the_probe() {
     let first = inflight.reserve(10, listener(0), 0).unwrap();
     assert_eq!(
         inflight.reserve(10, listener(0), 0).unwrap_err(),
-        NoPermit::Closed,
+        NoPermit::NotAccepting,
         "one probe is enough"
     );
     assert_eq!(first.redeem(2, envelope(10)), Redeemed::InFlight);
     let probe = inflight.try_next().unwrap();
     assert_eq!(
         inflight.reserve(10, listener(0), 0).unwrap_err(),
-        NoPermit::Closed,
+        NoPermit::NotAccepting,
         "the probe runs"
     );
     assert_eq!(inflight.paused_listeners(), 1, "other events wait for its verdict");
