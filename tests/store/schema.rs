@@ -7,7 +7,8 @@ use outbox::Status;
 use outbox_runtime::Error;
 use outbox_runtime::event::Verdict;
 use outbox_runtime::store::{
-    Completion, SchemaError, Settlement, Store, Table, TypeFilter, migrate, migration_sql,
+    Completion, SchemaError, SchemaState, Settlement, Store, Table, TypeFilter, migrate,
+    migration_sql,
 };
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 use sqlx::pool::{PoolConnection, PoolOptions};
@@ -111,17 +112,18 @@ async fn a_wrong_table_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
 
 async fn a_newer_table_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
-    db.run("UPDATE outbox_schema SET version = 7, min_code = 3").await;
+    let SchemaState::Current { version } = store.schema_state().await.unwrap() else {
+        panic!("the table is new")
+    };
+    let (newer, needs) = (version + 5, version + 1);
+    db.run(format!("UPDATE outbox_schema SET version = {newer}, min_code = {needs}")).await;
     for error in
         [store.verify().await.unwrap_err(), migrate(&db.pool, &Table::default()).await.unwrap_err()]
     {
-        assert!(
-            matches!(
-                error,
-                Error::Schema(SchemaError::Newer { found: 7, known: 2, min_code: Some(3), .. })
-            ),
-            "{error:?}"
-        );
+        let Error::Schema(SchemaError::Newer { found, known, min_code, .. }) = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!((*found, *known, *min_code), (newer, version, Some(needs)));
         assert!(error.to_string().contains("deploy the newer program"), "{error}");
     }
 }
