@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 
 use outbox_tests::{Fresh, Proxy, TestDatabase, eventually, on_every_database};
-use sqlx::SqlSafeStr;
+use sqlx::{AssertSqlSafe, SqlSafeStr, Transaction};
 
 use crate::program::{Program, Ran};
 
@@ -25,6 +25,14 @@ pub(crate) async fn fill<DB: TestDatabase>(db: &Fresh<DB>, count: u64) {
 async fn replayed<DB: TestDatabase>(db: &Fresh<DB>) -> u64 {
     let count = db.number("SELECT COUNT(*) FROM outbox_event WHERE status = 0").await;
     count.unsigned_abs()
+}
+
+/// Locks an event, so that the batch that contains it cannot be replayed.
+async fn lock<DB: TestDatabase>(db: &Fresh<DB>, event_id: &str) -> Transaction<'static, DB> {
+    let mut holder = db.pool.begin().await.unwrap();
+    let sql = format!("SELECT event_id FROM outbox_event WHERE event_id = '{event_id}' FOR UPDATE");
+    DB::fetch(&mut holder, AssertSqlSafe(sql).into_sql_str(), vec![]).await.unwrap();
+    holder
 }
 
 async fn wait(child: Child) -> Ran {
@@ -58,11 +66,16 @@ async fn assert_continues<DB: TestDatabase>(db: &Fresh<DB>, interrupted: &Ran) {
 
 async fn an_interrupted_replay_continues<DB: TestDatabase>(db: Fresh<DB>) {
     fill(&db, EVENTS).await;
+    // SQLite has no row locks. There, the pauses between the batches are long enough.
+    let holder = if DB::URL_VARIABLE.is_some() { Some(lock(&db, "e4000").await) } else { None };
     let child = Program::on(&db).command("dead replay --all --yes --json").spawn().unwrap();
     eventually("two batches are replayed", async || replayed(&db).await > 500).await;
     let mut kill = Command::new("kill");
     kill.args(["-INT", &child.id().to_string()]).stdin(Stdio::null());
     assert!(kill.status().unwrap().success());
+    if let Some(holder) = holder {
+        holder.rollback().await.unwrap();
+    }
     assert_continues(&db, &wait(child).await).await;
 }
 
@@ -72,11 +85,13 @@ async fn a_replay_continues_after_a_lost_connection<DB: TestDatabase>(db: Fresh<
         return;
     }
     fill(&db, EVENTS).await;
+    let holder = lock(&db, "e4000").await;
     let proxy = Proxy::before(&db.url()).await;
     let child = Program::at(proxy.url()).command("dead replay --all --yes --json").spawn().unwrap();
     eventually("two batches are replayed", async || replayed(&db).await > 500).await;
     proxy.refuse(true);
     proxy.cut();
+    holder.rollback().await.unwrap();
     assert_continues(&db, &wait(child).await).await;
 }
 
@@ -87,9 +102,7 @@ async fn a_replay_continues_after_an_unresponsive_connection<DB: TestDatabase>(d
         return;
     }
     fill(&db, EVENTS).await;
-    let mut holder = db.pool.begin().await.unwrap();
-    let hold = "SELECT event_id FROM outbox_event WHERE event_id = 'e1200' FOR UPDATE";
-    DB::fetch(&mut holder, hold.into_sql_str(), vec![]).await.unwrap();
+    let holder = lock(&db, "e1200").await;
     let proxy = Proxy::before(&db.url()).await;
     let child = Program::at(proxy.url()).command("dead replay --all --yes --json").spawn().unwrap();
     let waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() \
