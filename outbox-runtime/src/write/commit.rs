@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::runtime::Handle;
-use tracing::Instrument;
 
 use super::hot_path::{HotEvent, LeftToPoller};
 use super::{Shared, Tx, WriteOutcome, Written};
@@ -15,7 +14,6 @@ use crate::Error;
 use crate::event::EventEnvelope;
 use crate::inflight::Permit;
 use crate::store::{Backend, Completion, Inserted, NewRow, Purpose, Settlement};
-use crate::trace;
 
 /// An event that is in the database, though not committed.
 #[derive(Debug)]
@@ -49,23 +47,8 @@ impl<DB: Backend> Tx<DB> {
         })
     }
 
-    /// Inserts the buffered events and commits.
-    ///
-    /// # Errors
-    /// [`Error::TransactionLost`] if the database had ended the transaction before: no event is written
-    /// then. [`Error::CommittedEarly`] if on MySQL or MariaDB a statement had committed it: what came before
-    /// that statement is committed, flushed events among it, and later events are not written. Any other
-    /// error leaves open whether the commit took place; if it did, the events will be delivered.
-    ///
-    /// # Cancel safety
-    /// Dropping the future leaves open whether the commit took place. If it did, the events will be delivered.
-    pub async fn commit(self) -> Result<(), Error> {
-        let events = self.buffer.len() + self.flushed.len();
-        let span = trace::write(self.shared.store.table(), events);
-        self.insert_and_commit().instrument(span).await
-    }
-
-    async fn insert_and_commit(mut self) -> Result<(), Error> {
+    /// See [`Tx::commit`].
+    pub(super) async fn insert_and_commit(mut self) -> Result<(), Error> {
         self.committing = true;
         let guarded = match (self.buffer.is_empty(), self.flushed.is_empty()) {
             (true, true) => Ok(()),
@@ -119,15 +102,6 @@ impl<DB: Backend> Tx<DB> {
         drop(inner);
         self.writer_guard = None;
         self.after_commit(flushed);
-        Ok(())
-    }
-
-    /// Rolls back the transaction, and with it the events.
-    ///
-    /// # Errors
-    /// None today: if the connection is gone, the server rolls the transaction back.
-    pub async fn rollback(mut self) -> Result<(), Error> {
-        self.abandon().await;
         Ok(())
     }
 
@@ -222,7 +196,7 @@ impl<DB: Backend> Tx<DB> {
 
     /// Rolls back a transaction that is not committed. Returns `false` if its connection cannot be used any
     /// more.
-    async fn abandon(&mut self) -> bool {
+    pub(super) async fn abandon(&mut self) -> bool {
         let sound = match self.inner.take() {
             Some(mut inner) => self.shared.store.clean(&mut inner).await,
             None => true,

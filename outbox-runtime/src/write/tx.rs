@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use sqlx::Transaction;
 use tokio::runtime::Handle;
+use tracing::Instrument;
 
 use super::commit::Flushed;
 use super::{Savepoint, Shared};
@@ -113,6 +114,31 @@ impl<DB: Backend> Tx<DB> {
     /// Never: a transaction that was ended cannot be used.
     pub fn sqlx(&mut self) -> &mut Transaction<'static, DB> {
         self.inner.as_mut().unwrap_or_else(|| unreachable!("a transaction is used after its end"))
+    }
+
+    /// Inserts the buffered events and commits.
+    ///
+    /// # Errors
+    /// [`Error::TransactionLost`] if the database had ended the transaction before: no event is written
+    /// then. [`Error::CommittedEarly`] if on MySQL or MariaDB a statement had committed it: what came before
+    /// that statement is committed, flushed events among it, and later events are not written. Any other
+    /// error leaves open whether the commit took place; if it did, the events will be delivered.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open whether the commit took place. If it did, the events will be delivered.
+    pub async fn commit(self) -> Result<(), Error> {
+        let events = self.buffer.len() + self.flushed.len();
+        let span = trace::write(self.shared.store.table(), events);
+        self.insert_and_commit().instrument(span).await
+    }
+
+    /// Rolls back the transaction, and with it the events.
+    ///
+    /// # Errors
+    /// None today: if the connection is gone, the server rolls the transaction back.
+    pub async fn rollback(mut self) -> Result<(), Error> {
+        self.abandon().await;
+        Ok(())
     }
 
     /// Returns the events that it has written so far. An event whose id existed already is not among them.
