@@ -123,11 +123,10 @@ pub async fn migrate<DB: Backend>(pool: &Pool<DB>, table: &Table) -> Result<(), 
     loop {
         match migrate_once(pool, table, limit).await {
             Err(error)
-                if error.database_error_kind().is_contention()
-                    && !DB::DIALECT.migrations.lock_timeout.is_empty()
-                    && begun.elapsed() < limit =>
+                if error.database_error_kind().is_contention() && begun.elapsed() < limit =>
             {
-                // The statements that wait behind the migration go first.
+                // The statements that wait behind the migration go first. On SQLite, the change to WAL fails at
+                // once while another connection uses the file.
                 let pause = rand::random_range(100..300);
                 tokio::time::sleep(Duration::from_millis(pause)).await;
             }
