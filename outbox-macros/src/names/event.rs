@@ -7,6 +7,7 @@ use syn::spanned::Spanned;
 
 use super::model::{Model, Variant};
 use super::payload::{Payload, Wire, members};
+use super::payload_struct;
 use crate::path::{default_crate, local};
 
 pub(super) fn expand(model: &Model<'_>) -> TokenStream {
@@ -207,9 +208,12 @@ fn payload_types(model: &Model<'_>, variant: &Variant<'_>, payload: &Payload) ->
             }
         }
     };
-    let whole = implementation(&quote!(#ident), &whole(model, variant));
+    let event = whole(model, variant);
+    let whole = implementation(&quote!(#ident), &event);
     // A struct is its own payload.
     let part = model.is_enum.then(|| implementation(&payload.ty, &payload.construct));
+    let of_struct = (!payload.public.is_empty())
+        .then(|| payload_struct::implementations(model, variant, payload, &event));
     let nothing = variant
         .fields
         .is_empty()
@@ -225,5 +229,5 @@ fn payload_types(model: &Model<'_>, variant: &Variant<'_>, payload: &Payload) ->
             }
         }
     });
-    quote!(#whole #part #nothing #tied)
+    quote!(#whole #part #of_struct #nothing #tied)
 }

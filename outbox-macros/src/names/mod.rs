@@ -5,6 +5,7 @@ mod check;
 mod event;
 mod model;
 mod payload;
+mod payload_struct;
 
 use proc_macro2::TokenStream;
 use quote::quote;

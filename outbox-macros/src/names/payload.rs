@@ -7,6 +7,7 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 
 use super::model::{Field, Model, Variant};
+use super::payload_struct;
 use crate::symbol;
 
 /// serde implements its traits for tuples of up to this many values.
@@ -54,8 +55,11 @@ impl Payload {
     fn named(model: &Model<'_>, variant: &Variant<'_>) -> Self {
         let ident = format_ident!("{}{}", model.ident, variant.ident, span = variant.ident.span());
         let (names, bindings) = (members(variant), bindings(variant));
-        let public =
-            if model.is_enum { public(model, variant, &ident) } else { TokenStream::new() };
+        let public = if model.is_enum {
+            payload_struct::declaration(model, variant, &ident)
+        } else {
+            TokenStream::new()
+        };
         let (hidden, wire) = hidden(model, variant);
         let construct = quote!(#ident { #(#names: #bindings),* });
         Self { public, hidden, wire: Some(wire), ty: quote!(#ident), construct }
@@ -83,35 +87,6 @@ impl Payload {
             (TokenStream::new(), Wire { ty: ty.clone(), construct: construct.clone() })
         };
         Self { public: TokenStream::new(), hidden, wire: Some(wire), ty, construct }
-    }
-}
-
-/// Generates the struct that a listener takes. Its `Debug` shows no content, and reads the fields so that none
-/// of them counts as unused.
-fn public(model: &Model<'_>, variant: &Variant<'_>, ident: &Ident) -> TokenStream {
-    let (vis, krate, name) = (model.vis, &model.krate, ident.to_string());
-    let doc = format!(" The payload of [`{}::{}`].", model.ident, variant.ident);
-    let names = members(variant);
-    let fields = variant.fields.iter().map(|field| {
-        let (ty, name) = (field.ty, field.ident);
-        let mut docs = field.attrs.iter().filter(|attr| attr.path().is_ident("doc")).peekable();
-        let undocumented = docs.peek().is_none().then(|| quote!(#[doc = ""]));
-        let lints = &field.lints;
-        quote!(#undocumented #(#docs)* #(#lints)* #vis #name: #ty)
-    });
-    let lints = &variant.lints;
-    quote_spanned! {variant.ident.span()=>
-        #[doc = #doc]
-        #(#lints)*
-        #vis struct #ident { #(#fields),* }
-
-        #[automatically_derived]
-        impl #krate::__private::Debug for #ident {
-            fn fmt(&self, f: &mut #krate::__private::Formatter<'_>) -> #krate::__private::FmtResult {
-                #(let _ = &self.#names;)*
-                f.debug_struct(#name).finish_non_exhaustive()
-            }
-        }
     }
 }
 
