@@ -249,7 +249,7 @@ fn bind(
             let #value = __outbox::tx_of::<#ty>(#tx)?;
         },
         (Source::Payload, Named::Name(_)) => quote_spanned! {*span=>
-            let #value = __outbox::Delivery::payload::<#ty>(#delivery)?;
+            let #value = <#ty as __outbox::AnyPayload>::from_payload(#delivery)?;
         },
         (Source::Payload, Named::Type(_) | Named::Variant { .. }) => quote_spanned! {*span=>
             let #value = __outbox::payload_of::<__Event, #ty>(#delivery)?;

@@ -16,6 +16,7 @@ pub(super) fn expand(model: &Model<'_>) -> TokenStream {
         model.variants.iter().map(|variant| Payload::new(model, variant)).collect();
     let public = payloads.iter().map(|payload| &payload.public);
     let hidden = payloads.iter().map(|payload| &payload.hidden);
+    let checks = payloads.iter().map(|payload| &payload.checks);
     let markers = model.variants.iter().map(|variant| variant.ident);
     let event_type = event_type(model, &payloads);
     let paths =
@@ -34,6 +35,7 @@ pub(super) fn expand(model: &Model<'_>) -> TokenStream {
         #(#lints)*
         const _: () = {
             use #krate::__private as __outbox;
+            use #krate::__private::JsonOfAny as _;
 
             // One marker type per event, so that the compiler can distinguish events.
             #[allow(non_camel_case_types, unreachable_pub)]
@@ -41,6 +43,7 @@ pub(super) fn expand(model: &Model<'_>) -> TokenStream {
                 #(pub enum #markers {})*
             }
             #(#hidden)*
+            const _: () = { #(#checks)* };
             #event_type
             #(#paths)*
             #(#payload_types)*
@@ -167,7 +170,7 @@ fn encode(payload: &Payload) -> TokenStream {
     let Some(Wire { ty, construct }) = &payload.wire else {
         return quote!(__outbox::Result::Ok(__outbox::String::from("{}")));
     };
-    let to_json = quote_spanned!(ty.span()=> <#ty as __outbox::Wire>::to_json);
+    let to_json = quote_spanned!(ty.span()=> __outbox::Json::<#ty>::to_json);
     if payload.public.is_empty() {
         return quote!(#to_json(&#construct));
     }
@@ -180,7 +183,7 @@ fn encode(payload: &Payload) -> TokenStream {
 fn decode(payload: &Payload, json: &Ident) -> TokenStream {
     match &payload.wire {
         Some(Wire { ty, construct }) => {
-            let from_json = quote_spanned!(ty.span()=> <#ty as __outbox::Wire>::from_json);
+            let from_json = quote_spanned!(ty.span()=> __outbox::Json::<#ty>::from_json);
             quote!(let #construct = #from_json(#json)?;)
         }
         None => quote!(__outbox::decode_nothing(#json)?;),
