@@ -25,8 +25,8 @@ pub use std::{assert, concat, file, line, matches, module_path};
 
 pub use crate::event::kind::{
     AggregateIdField, AggregateInfo, AggregateType, EventInfo, EventType, NoSuchVariant, PayloadOf,
-    SingleAggregate, TiedToAggregate, VariantAt, WithoutPayload, aggregate_named, aggregate_of,
-    agree, event_index, event_named, event_of, is_struct, joined,
+    SingleAggregate, TiedToAggregate, VariantAt, aggregate_named, aggregate_of, agree, event_index,
+    event_named, event_of, is_struct, joined,
 };
 pub use crate::listener::delivery::{AnyPayload, Delivery, payload_of};
 pub use crate::listener::entry::{

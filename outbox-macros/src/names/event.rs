@@ -19,6 +19,7 @@ pub(super) fn expand(model: &Model<'_>) -> TokenStream {
     let checks = payloads.iter().map(|payload| &payload.checks);
     let markers = model.variants.iter().map(|variant| variant.ident);
     let event_type = event_type(model, &payloads);
+    let tied = tied_to_aggregate(model);
     let paths =
         (0..).zip(&model.variants).map(|(index, variant)| marker_path(model, index, variant));
     let payload_types = model
@@ -45,6 +46,7 @@ pub(super) fn expand(model: &Model<'_>) -> TokenStream {
             #(#hidden)*
             const _: () = { #(#checks)* };
             #event_type
+            #tied
             #(#paths)*
             #(#payload_types)*
 
@@ -192,7 +194,12 @@ fn decode(payload: &Payload, json: &Ident) -> TokenStream {
 
 fn marker_path(model: &Model<'_>, index: usize, variant: &Variant<'_>) -> TokenStream {
     let (ident, marker) = (model.ident, variant.ident);
-    quote!(impl __outbox::VariantAt<#index> for #ident { type Event = __events::#marker; })
+    quote! {
+        impl __outbox::VariantAt<#index> for #ident {
+            type Event = __events::#marker;
+            type DeclaredBy = #ident;
+        }
+    }
 }
 
 /// Generates `PayloadOf` for each type in which a listener may take the payload.
@@ -213,17 +220,20 @@ fn payload_types(model: &Model<'_>, variant: &Variant<'_>, payload: &Payload) ->
     };
     let event = whole(model, variant);
     let whole = implementation(&quote!(#ident), &event);
-    // A struct is its own payload.
-    let part = model.is_enum.then(|| implementation(&payload.ty, &payload.construct));
+    // A struct with fields is its own payload.
+    let part = (model.is_enum || variant.fields.is_empty())
+        .then(|| implementation(&payload.ty, &payload.construct));
     let of_struct = (!payload.public.is_empty())
         .then(|| payload_struct::implementations(model, variant, payload, &event));
-    let nothing = variant
-        .fields
-        .is_empty()
-        .then(|| quote!(impl __outbox::WithoutPayload for __events::#marker {}));
-    let tied = model.aggregate.is_some().then(|| {
+    quote!(#whole #part #of_struct)
+}
+
+/// Generates `TiedToAggregate` for a type that names its aggregate.
+fn tied_to_aggregate(model: &Model<'_>) -> Option<TokenStream> {
+    let ident = model.ident;
+    model.aggregate.as_ref().map(|_| {
         quote! {
-            impl __outbox::TiedToAggregate for __events::#marker {
+            impl __outbox::TiedToAggregate for #ident {
                 const TIED_TO: __outbox::AggregateInfo =
                     match <#ident as __outbox::EventType>::AGGREGATE {
                         __outbox::Option::Some(aggregate) => aggregate,
@@ -231,6 +241,5 @@ fn payload_types(model: &Model<'_>, variant: &Variant<'_>, payload: &Payload) ->
                     };
             }
         }
-    });
-    quote!(#whole #part #of_struct #nothing #tied)
+    })
 }
