@@ -58,6 +58,7 @@ pub(super) fn implementations(
     quote_spanned! {variant.ident.span()=>
         #[automatically_derived]
         impl __outbox::Clone for #ty where #(#bounds),* {
+            #[inline]
             fn clone(&self) -> Self {
                 Self { #(#names: __outbox::Clone::clone(&self.#names)),* }
             }
@@ -65,6 +66,7 @@ pub(super) fn implementations(
 
         #[automatically_derived]
         impl __outbox::From<#ty> for #enum_ident {
+            #[inline]
             fn from(#construct: #ty) -> Self {
                 #event
             }
