@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use metrics_exporter_prometheus::PrometheusBuilder;
-use outbox::{Metric, MetricKind, MetricsExporter, MetricsFacade, VerdictKind};
+use outbox::metrics::{Metric, MetricKind, MetricsExporter, MetricsFacade, VerdictKind};
 
 /// The running example; stopped when it is dropped.
 struct Example {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use outbox::{Metric, MetricKind};
+use outbox::metrics::{Metric, MetricKind};
 use serde_json::Value;
 
 use crate::docs::read;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use outbox::{Metric, MetricsFacade};
+use outbox::metrics::{Metric, MetricsFacade};
 
 #[test]
 fn a_prefix_must_be_a_valid_name_start() {

@@ -17,7 +17,6 @@ use crate::clock;
 /// An event that cannot be serialised is not reported here, but by `build` or by the write.
 ///
 /// ```
-/// # use outbox_runtime as outbox;
 /// # use std::time::Duration;
 /// # fn remind(cancelled: impl outbox::event::EventType) -> Result<(), outbox::event::EventError> {
 /// let envelope = outbox::event::event(cancelled)

@@ -17,10 +17,10 @@ use crate::store::Stats;
 /// with any of its exporters. Install the recorder before the outbox is started.
 ///
 /// ```no_run
-/// # async fn example(pool: sqlx::Pool<impl outbox_runtime::store::Backend>) -> Result<(), Box<dyn std::error::Error>> {
-/// use outbox_runtime::MetricsFacade;
+/// # async fn example(pool: sqlx::Pool<impl outbox::tx::Backend>) -> Result<(), Box<dyn std::error::Error>> {
+/// use outbox::metrics::MetricsFacade;
 ///
-/// let outbox = outbox_runtime::builder(pool).metrics(MetricsFacade::new()).start().await?;
+/// let outbox = outbox::builder(pool).metrics(MetricsFacade::new()).start().await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -59,9 +59,9 @@ impl MetricsFacade {
     /// `orders.outbox` and `orders_outbox` are the same there.
     ///
     /// ```
-    /// # use outbox_runtime::MetricsFacade;
+    /// # use outbox::metrics::MetricsFacade;
     /// let orders = MetricsFacade::with_prefix("orders.outbox")?;
-    /// # Ok::<(), outbox_runtime::PrefixError>(())
+    /// # Ok::<(), outbox::metrics::PrefixError>(())
     /// ```
     ///
     /// # Errors
@@ -188,7 +188,7 @@ impl MetricsExporter for MetricsFacade {
         self.set(&catalogue::LOCKED, stats.locked as f64);
         self.set(&catalogue::DEAD_COUNT, stats.dead as f64);
         self.set(&catalogue::DONE_ESTIMATE, stats.done_estimate as f64);
-        self.set(&catalogue::UNROUTABLE, stats.unknown as f64);
+        self.set(&catalogue::UNROUTABLE, stats.unroutable as f64);
         let age = stats.oldest_overdue.as_secs_f64();
         self.set(&catalogue::OLDEST_AGE, age);
         self.set(&catalogue::LAG, age * 1_000.0);
