@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outbox::listener::{Delivery, Listener, ListenerErrorKind, ListenerRegistry};
+use outbox::listener::{Delivery, IntoOutcome, Listener, ListenerErrorKind, ListenerRegistry};
 use outbox::{EventEnvelope, ListenerError, Meta, Outcome, State, listener};
 
 struct Limit(u32);

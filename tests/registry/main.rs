@@ -13,7 +13,7 @@
 #![allow(missing_docs, reason = "these types are used only in this file")]
 
 use outbox::config::Unhandled;
-use outbox::listener::{Delivery, ListenerRegistry, Place, RegistryError, RegistryFault};
+use outbox::listener::{Delivery, Listener, ListenerRegistry, Place, RegistryError, RegistryFault};
 use outbox::{AggregateType, EventType, State, listener};
 
 #[derive(AggregateType)]
