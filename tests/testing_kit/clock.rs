@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use outbox_runtime::store::StoreOf;
+
 use crate::shop::{Answer, PAID, Printer, SHIPPED, commit, shop, with_event};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -97,7 +99,7 @@ async fn occurrence_times_follow_the_clock() {
     let printer = Printer::default();
     let skipping_recent = shop(&printer).configure(|outbox| {
         let mut config = outbox::Config::default();
-        config.poller.skip_recent = HOUR;
+        config.skip_recent = HOUR;
         outbox.config(config)
     });
     let outbox = skipping_recent.start().await;

@@ -65,7 +65,7 @@ impl Printer {
         self.printed.lock().unwrap().clone()
     }
 
-    fn print(&self, text: String) -> outbox::Result<Outcome> {
+    fn print(&self, text: String) -> outbox::ListenerResult<Outcome> {
         self.printed.lock().unwrap().push(text);
         let answer = self.answers.lock().unwrap().pop_front();
         match answer {
@@ -80,12 +80,19 @@ impl Printer {
 }
 
 #[listener(event = OrderEvent::Placed)]
-async fn confirm(placed: OrderEventPlaced, printer: State<Printer>) -> outbox::Result<Outcome> {
+async fn confirm(
+    placed: OrderEventPlaced,
+    printer: State<Printer>,
+) -> outbox::ListenerResult<Outcome> {
     printer.print(format!("placed {} for {}", placed.order_id, placed.total_cents))
 }
 
 #[listener(event = OrderEvent::Paid { order_id }, retry(max_attempts = 3, base = "10s", max = "1h"))]
-async fn receipt(order_id: i64, printer: State<Printer>, meta: Meta) -> outbox::Result<Outcome> {
+async fn receipt(
+    order_id: i64,
+    printer: State<Printer>,
+    meta: Meta,
+) -> outbox::ListenerResult<Outcome> {
     let by = meta.headers().get("by").map(|by| format!(" by {by}")).unwrap_or_default();
     printer.print(format!("paid {order_id}{by}, {} failed", meta.attempts()))
 }
@@ -95,7 +102,7 @@ async fn book(
     order_id: i64,
     printer: State<Printer>,
     tx: &mut Tx<Sqlite>,
-) -> outbox::Result<Outcome> {
+) -> outbox::ListenerResult<Outcome> {
     sqlx::query("INSERT INTO parcels VALUES (?)").bind(order_id).execute(&mut **tx).await?;
     tx.write(OrderEvent::Paid { order_id })?;
     printer.print(format!("shipped {order_id}"))

@@ -5,8 +5,7 @@
 //! meant for production, and none of it is compiled without the feature.
 //!
 //! ```
-//! # use outbox_runtime as outbox;
-//! # use outbox::event::EventEnvelope;
+//! # use outbox::EventEnvelope;
 //! # use outbox::listener::{Delivery, ListenerRegistry};
 //! # use std::time::Duration;
 //! use outbox::testing::{assert_published, refute_published};

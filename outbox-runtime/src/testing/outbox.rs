@@ -8,6 +8,7 @@ use super::{Deliver, Faults, ManualClock, Report};
 use crate::Outbox;
 use crate::event::{EventEnvelope, IntoEnvelope};
 use crate::run::Stepper;
+use crate::store::StoreOf;
 use crate::store::harness::TestHarness;
 
 /// An outbox that a test controls step by step, made by [`testing::outbox()`](super::outbox()).
@@ -16,7 +17,7 @@ use crate::store::harness::TestHarness;
 ///
 /// Nothing is delivered in the background: [`drain`](Self::drain) delivers the due events one after another, and
 /// nothing happens between two calls. Time stands still until [`clock`](Self::clock) is advanced. The delays
-/// between attempts have no jitter: the first is `retry.base`, and it doubles.
+/// between attempts have no jitter: the first is `retry_base`, and it doubles.
 ///
 /// The database has one connection, so a transaction must be ended before anything else can be done. SQLite runs in
 /// a thread of its own, so the time of tokio must not be paused (`start_paused`).
@@ -85,8 +86,7 @@ impl TestOutbox {
     /// faults that have not happened yet and paused listeners stay as they are.
     ///
     /// ```
-    /// # use outbox_runtime as outbox;
-    /// # use outbox::event::EventEnvelope;
+    /// # use outbox::EventEnvelope;
     /// use outbox::testing::assert_published;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -157,8 +157,7 @@ impl TestOutbox {
     /// listener is not caught.
     ///
     /// ```
-    /// # use outbox_runtime as outbox;
-    /// # use outbox::event::EventEnvelope;
+    /// # use outbox::EventEnvelope;
     /// # use outbox::listener::{Delivery, ListenerRegistry, Outcome};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
