@@ -208,7 +208,7 @@ pub(crate) fn missing_aggregate(span: Span) -> Error {
     error(
         span,
         "missing `aggregate`, which an event given as a string requires; add `aggregate = Order`, or \
-         `aggregate = outbox::Global` if the event belongs to no aggregate",
+         `aggregate = outbox::event::Global` if the event belongs to no aggregate",
     )
 }
 

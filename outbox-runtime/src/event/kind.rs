@@ -201,7 +201,7 @@ pub trait SingleAggregate {
     message = "the aggregate of `{Self}` is not known",
     label = "neither the listener nor the event names an aggregate",
     note = "add `aggregate = ..` to the listener, or `#[outbox(aggregate = ..)]` to `{Self}`; for events \
-            that belong to no aggregate: `aggregate = outbox::Global`"
+            that belong to no aggregate: `aggregate = outbox::event::Global`"
 )]
 pub trait TiedToAggregate {
     /// The event's aggregate.

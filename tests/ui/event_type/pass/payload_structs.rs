@@ -3,7 +3,8 @@
 #![deny(warnings, private_bounds, private_interfaces, unused_lifetimes, single_use_lifetimes)]
 #![deny(missing_debug_implementations)]
 
-use outbox::{EventType, IntoEnvelope};
+use outbox::EventType;
+use outbox::event::IntoEnvelope;
 
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Address {

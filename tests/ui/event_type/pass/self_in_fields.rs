@@ -2,7 +2,8 @@
 
 #![deny(warnings)]
 
-use outbox::{EventType, IntoEnvelope};
+use outbox::EventType;
+use outbox::event::IntoEnvelope;
 
 #[derive(Clone, EventType, serde::Serialize, serde::Deserialize)]
 enum LedgerEvent {
