@@ -33,7 +33,7 @@ pub use crate::listener::entry::{
     EntryCall, EventTypeEntry, ListenerEntry, ListenerOptions, Place, Timeout,
 };
 pub use crate::listener::extract::{FromDelivery, Need};
-pub use crate::listener::in_tx::{AnyTx, ListenerTx, tx_of};
+pub use crate::listener::in_tx::{AnyTx, ListenerTx};
 pub use crate::listener::outcome::{BoxFuture, Outcome, Result as Answer, into_outcome};
 
 /// Decodes the payload of an event without fields: `{}`, any other object that an older or newer version

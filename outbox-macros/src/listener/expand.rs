@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::Type;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 
@@ -173,8 +174,7 @@ fn call(model: &Model<'_>) -> TokenStream {
         .map(|(index, argument)| {
             let value = value(argument, index);
             let bound = bind(model, argument, &value, &delivery, &tx);
-            let (span, reference) = (argument.span, argument.by_reference.then(|| quote!(&)));
-            (bound, quote_spanned!(span=> #reference #value))
+            (bound, passed(argument, &value))
         })
         .unzip();
     let output = model.output_span();
@@ -265,10 +265,33 @@ fn binds_fields(model: &Model<'_>) -> bool {
 fn value(argument: &Argument, index: usize) -> Ident {
     match &argument.source {
         Source::Field(binding) => located(binding, argument.span),
-        Source::Payload | Source::Extracted | Source::Transaction => {
+        Source::Payload | Source::Extracted => {
             located(&local(&format!("argument_{index}")), argument.span)
         }
+        Source::Transaction => Ident::new("__transaction", ends(&argument.ty).1),
     }
+}
+
+/// Returns the expression that is passed for an argument. Its location is that of the type, so that rustc reports a
+/// type that is not valid once: there, where the function declares it.
+fn passed(argument: &Argument, value: &Ident) -> TokenStream {
+    match argument.source {
+        Source::Transaction => {
+            let reborrow = quote_spanned!(ends(&argument.ty).0=> &mut *);
+            quote!(#reborrow #value)
+        }
+        Source::Payload | Source::Field(_) | Source::Extracted => {
+            let reference = argument.by_reference.then(|| quote!(&));
+            quote_spanned!(argument.span=> #reference #value)
+        }
+    }
+}
+
+/// Returns the spans of the first and the last token of a type.
+fn ends(ty: &Type) -> (Span, Span) {
+    let mut tokens = ty.to_token_stream().into_iter().map(|token| token.span());
+    let first = tokens.next().unwrap_or_else(Span::call_site);
+    (first, tokens.last().unwrap_or(first))
 }
 
 /// Returns the identifier with the location of another span, for messages.
@@ -291,9 +314,12 @@ fn bind(
         (Source::Extracted, _) => quote_spanned! {*span=>
             let #value = <#ty as __outbox::FromDelivery>::from_delivery(#delivery)?;
         },
-        (Source::Transaction, _) => quote_spanned! {*span=>
-            let #value = __outbox::tx_of::<#ty>(#tx)?;
-        },
+        (Source::Transaction, _) => {
+            let (first, last) = ends(ty);
+            let start = quote_spanned!(first=> <);
+            let downcast = quote_spanned!(last=> as __outbox::ListenerTx>::downcast(#tx)?);
+            quote!(let #value = #start #ty #downcast;)
+        }
         (Source::Payload, Named::Name(_)) => quote_spanned! {*span=>
             let #value = <#ty as __outbox::AnyPayload>::from_payload(#delivery)?;
         },
