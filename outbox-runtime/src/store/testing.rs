@@ -1,31 +1,9 @@
 //! What the testing kit needs of a store.
 
-use std::time::Duration;
-
-use sqlx::SqlSafeStr;
-
 use super::columns::{self, Column, RowReader};
-use super::dialect::Dialect;
-use super::harness::{Faults, TestHarness};
 use super::statements;
-use super::{Backend, Claim, Store, row, sqlite};
+use super::{Backend, Claim, Store, row};
 use crate::Error;
-use crate::clock::ManualClock;
-
-/// A table that belongs to the connection, so that no schema shows it.
-const CREATE_CLOCK: &str = "\
-    CREATE TEMP TABLE outbox_clock (micros INTEGER NOT NULL); \
-    INSERT INTO temp.outbox_clock VALUES (0)";
-
-const SET_CLOCK: &str = "UPDATE temp.outbox_clock SET micros = ?";
-
-/// SQLite with the clock of a test.
-const MANUAL: Dialect = Dialect {
-    now: "(SELECT micros FROM temp.outbox_clock)",
-    later: ("((SELECT micros FROM temp.outbox_clock) + ", ")"),
-    earlier: ("((SELECT micros FROM temp.outbox_clock) - ", ")"),
-    ..sqlite::DIALECT
-};
 
 const EVERY_ROW: &str = "\
     SELECT {columns}, {micros:CASE WHEN entry.status IN (0, 2) AND entry.locked_by IS NULL \
@@ -40,22 +18,6 @@ const DELETE_EVERY_ROW: &str = "DELETE FROM {table}";
 pub(crate) struct StoredRow {
     pub(crate) row: Claim,
     pub(crate) due: bool,
-}
-
-impl TestHarness {
-    /// How long to wait for a connection.
-    pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-
-    /// Returns a harness for SQLite, on connections that were prepared with [`prepare`](Self::prepare).
-    pub(crate) fn sqlite() -> Self {
-        let (clock, faults) = (ManualClock::new(), Faults::default());
-        Self { clock, faults, dialect: &MANUAL, set_clock: SET_CLOCK }
-    }
-
-    /// Prepares a connection.
-    pub(crate) async fn prepare(connection: &mut sqlx::SqliteConnection) -> sqlx::Result<()> {
-        sqlx::Sqlite::run(connection, CREATE_CLOCK.into_sql_str()).await
-    }
 }
 
 impl<DB: Backend> Store<DB> {

@@ -79,8 +79,7 @@ impl TestBuilder {
             .max_connections(1)
             .idle_timeout(None)
             .max_lifetime(None)
-            .acquire_timeout(TestHarness::ACQUIRE_TIMEOUT)
-            .after_connect(|connection, _| Box::pin(TestHarness::prepare(connection)))
+            .acquire_timeout(std::time::Duration::from_secs(5))
             .connect("sqlite::memory:")
             .await
             .map_err(failed())?;
@@ -89,7 +88,7 @@ impl TestBuilder {
             Sqlite::run(&mut connection, sql).await.map_err(failed())?;
         }
         drop(connection);
-        let harness = TestHarness::sqlite();
+        let harness = TestHarness::new::<Sqlite>();
         // A program that only writes events has no listeners.
         let builder = Builder::new(pool.clone()).allow_empty();
         let builder = self.changes.into_iter().fold(builder, |builder, change| change(builder));
