@@ -17,8 +17,13 @@ pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbo
     } else {
         builder.take_registry()
     };
+    let registry = match builder.harness {
+        Some(_) => registry.leave_aside_others(TxDatabase::of::<DB>()),
+        None => registry,
+    };
     let listeners = match registry.build() {
         Ok(listeners) => {
+            listeners.left_aside().for_each(|reason| tracing::warn!("left aside: {reason}"));
             let others = listeners.of_other_databases(TxDatabase::of::<DB>());
             faults.extend(others.map(StartFault::from));
             Some(Arc::new(listeners))

@@ -51,13 +51,16 @@ impl<'a> Deliver<'a> {
         let listeners = self.outbox.stepper().listeners();
         let (aggregate, event) = (self.envelope.aggregate_type(), self.envelope.event_type());
         listeners.find(aggregate, event).unwrap_or_else(|| {
+            let place = self.place;
+            if let Some(aside) = self.outbox.stepper().left_aside(&self.envelope) {
+                panic!("{place}: the listener of {aggregate}/{event} cannot be called: {aside}")
+            }
             let known: Vec<String> = listeners
                 .iter()
                 .flat_map(|listener| listener.keys().map(move |key| (listener.name(), key)))
                 .map(|(name, (aggregate, event))| format!("\n  {aggregate}/{event}: {name}"))
                 .collect();
             let known = if known.is_empty() { "\n  none".into() } else { known.concat() };
-            let place = self.place;
             panic!("{place}: no listener handles {aggregate}/{event}; the listeners are{known}")
         })
     }

@@ -139,10 +139,8 @@ impl TestOutbox {
                 Err(error) => report.fail(error),
             }
             for stored in unwrap_at(place, self.outbox.store().everything().await) {
-                let event = &stored.row.envelope;
-                let is_routable = self.stepper().is_routable(event);
-                if stored.due && !stored.row.status.is_terminal() && !is_routable {
-                    report.add_unroutable(event);
+                if stored.due && !stored.row.status.is_terminal() {
+                    self.stepper().report_undeliverable(&stored.row.envelope, &mut report);
                 }
             }
             report
