@@ -91,7 +91,8 @@ impl Report {
     /// database than that of this test.
     ///
     /// A real outbox with such a listener does not start. A test outbox does, because a test on SQLite in memory may
-    /// well be about the program's other listeners. [`Reported::error`] names the listener.
+    /// well be about the program's other listeners. [`Reported::error`] names the listener. To deliver its events,
+    /// start the test with [`outbox_on`](super::outbox_on) and a pool of its database.
     pub fn left_aside(&self) -> usize {
         self.count(DeliveryResult::LeftAside)
     }

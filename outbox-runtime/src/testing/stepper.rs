@@ -4,7 +4,7 @@ use crate::event::EventEnvelope;
 use crate::listener::Listeners;
 use crate::listener::aside::LeftAside;
 use crate::run::Stepper;
-use crate::store::Backend;
+use crate::store::{Backend, Cleared};
 use crate::write::Writer;
 
 impl<DB: Backend> Stepper<DB> {
@@ -36,14 +36,14 @@ impl<DB: Backend> Stepper<DB> {
     }
 
     /// Deletes every event: those in the table, and those that a drain which failed half-way has claimed.
-    pub(super) async fn clear(&self) -> Result<(), Error> {
+    pub(super) async fn clear(&self) -> Result<Cleared, Error> {
         let inflight = &self.dispatcher.inflight;
-        self.recorder.store.clear().await?;
+        let cleared = self.recorder.store.clear().await?;
         inflight.give_back_waiting();
         while inflight.has_results() {
             // Their rows are gone, so that this only removes them from those in flight.
             self.recorder.record().await?;
         }
-        Ok(())
+        Ok(cleared)
     }
 }
