@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use outbox_runtime::event::Status;
-use outbox_runtime::store::{DeadFilter, EventFilter, EventQuery, Fingerprint, Table};
+use outbox::admin::{EventFilter, EventQuery, Payloads, Table};
+use outbox::dead::{DeadFilter, Fingerprint};
+use outbox::event::Status;
 
 use crate::exit;
 use crate::output::Format;
@@ -117,14 +118,16 @@ pub(crate) struct List {
 
 impl List {
     pub(crate) fn query(&self, now: SystemTime) -> EventQuery {
-        EventQuery {
-            filter: self.filter.resolve(now),
-            status: self.status.map(StatusArg::status),
-            below: self.below,
-            limit: self.limit,
-            payloads: self.payload,
-        }
+        let mut query = EventQuery::new().filter(self.filter.resolve(now)).limit(self.limit);
+        query.status = self.status.map(StatusArg::status);
+        query.below = self.below;
+        query.payloads(payloads(self.payload))
     }
+}
+
+/// Returns what the flag `--payload` asks for.
+fn payloads(included: bool) -> Payloads {
+    if included { Payloads::Include } else { Payloads::Omit }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -173,14 +176,14 @@ pub(crate) struct Filter {
 impl Filter {
     /// Returns the filter; `now` is the time of the database's clock.
     fn resolve(&self, now: SystemTime) -> EventFilter {
-        EventFilter {
-            event_type: self.event_type.clone(),
-            aggregate_type: self.aggregate_type.clone(),
-            aggregate_id: self.aggregate_id.clone(),
-            tenant_id: self.tenant.clone(),
-            since: self.since.map(|time| time.resolve(now)),
-            before: self.before.map(|time| time.resolve(now)),
-        }
+        let mut filter = EventFilter::new();
+        filter.event_type = self.event_type.clone();
+        filter.aggregate_type = self.aggregate_type.clone();
+        filter.aggregate_id = self.aggregate_id.clone();
+        filter.tenant_id = self.tenant.clone();
+        filter.since = self.since.map(|time| time.resolve(now));
+        filter.before = self.before.map(|time| time.resolve(now));
+        filter
     }
 }
 
@@ -271,7 +274,9 @@ impl DeadFilterArgs {
     }
 
     pub(crate) fn resolve(&self, now: SystemTime) -> DeadFilter {
-        DeadFilter { events: self.filter.resolve(now), fingerprint: self.cause }
+        let mut filter = DeadFilter::from(self.filter.resolve(now));
+        filter.fingerprint = self.cause;
+        filter
     }
 }
 
@@ -321,7 +326,13 @@ pub(crate) struct Tail {
     pub(crate) interval: Duration,
     /// Show payloads
     #[arg(long)]
-    pub(crate) payload: bool,
+    payload: bool,
+}
+
+impl Tail {
+    pub(crate) fn payloads(&self) -> Payloads {
+        payloads(self.payload)
+    }
 }
 
 fn table(name: &str) -> Result<Table, String> {

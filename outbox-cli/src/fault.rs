@@ -1,7 +1,7 @@
 //! Errors of a command, each with a remedy.
 
-use outbox_runtime::Error;
-use outbox_runtime::store::{DatabaseErrorKind, SchemaError};
+use outbox::Error;
+use outbox::error::{DatabaseErrorKind, SchemaError};
 
 use crate::exit::Exit;
 use crate::output::{BAD, event_count, note, sanitize};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outbox::DeadFilter;
+use outbox::dead::DeadFilter;
 use outbox::testing::assert_published;
 
 use crate::shop::{Answer, PAID, Printer, SHIPPED, Setup, commit, on_every_setup, parcels};

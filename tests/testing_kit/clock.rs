@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use outbox::testing::TestOutbox;
+use outbox_runtime::store::StoreOf;
 use outbox_tests::TestDatabase;
 
 use crate::shop::{Answer, PAID, Printer, SHIPPED, Setup, commit, on_every_setup};
@@ -93,7 +94,7 @@ async fn occurrence_times_follow_the_clock(setup: impl Setup) {
     let printer = Printer::default();
     let skipping_recent = setup.shop(&printer).configure(|outbox| {
         let mut config = outbox::Config::default();
-        config.poller.skip_recent = HOUR;
+        config.skip_recent = HOUR;
         outbox.config(config)
     });
     let outbox = skipping_recent.start().await;

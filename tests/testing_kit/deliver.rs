@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use outbox::listener::{Delivery, ListenerErrorKind, ListenerRegistry};
 use outbox::testing::assert_published;
-use outbox::{Delivery, EventEnvelope, ListenerErrorKind, ListenerRegistry, Outcome};
+use outbox::{EventEnvelope, Outcome};
 
 use crate::shop::{
     Answer, InMemory, OrderEvent, PAID, Printer, SHIPPED, Setup, on_every_setup, parcels,

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use outbox::EventEnvelope;
+use outbox::config::Unroutable;
+use outbox::metrics::VerdictKind;
 use outbox::testing::assert_published;
-use outbox::{EventEnvelope, Unroutable, VerdictKind};
 
 use crate::shop::{
     Answer, OrderEvent, PAID, Printer, SHIPPED, Setup, commit, on_every_setup, parcels, run,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use outbox::MetricsExporter;
+use outbox::metrics::MetricsExporter;
 use outbox::testing::TestOutbox;
 
 use crate::shop::{Answer, PAID, Printer, SHIPPED, Setup, commit, on_every_setup};

@@ -1,6 +1,6 @@
 //! Listeners that ask for a transaction of another database than that of the test.
 
-use outbox::Unroutable;
+use outbox::config::Unroutable;
 use outbox::testing::DeliveryResult;
 use outbox_tests::{Log, TestDatabase};
 

@@ -76,7 +76,7 @@ async fn only_fields_set_on_the_expected_event_are_compared() {
 }
 
 async fn flushed_events_are_published_and_duplicates_are_not<DB: TestDatabase>(db: Fresh<DB>) {
-    let writer = outbox::builder(db.pool.clone()).mode(outbox::Mode::WriterOnly);
+    let writer = outbox::builder(db.pool.clone()).mode(outbox::config::Mode::WriterOnly);
     let outbox = writer.start().await.unwrap();
     let mut tx: Tx<DB> = outbox.begin().await.unwrap();
     let paid = || outbox::event(PAID).event_id("1");

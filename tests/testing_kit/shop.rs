@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry};
 use outbox::testing::{TestBuilder, TestOutbox};
 use outbox::{
-    AggregateType, Delivery, EventType, ListenerError, ListenerOptions, ListenerRegistry, Meta,
-    Outcome, State, Tx, listener, testing,
+    AggregateType, EventType, ListenerError, Meta, Outcome, State, Tx, listener, testing,
 };
 use outbox_tests::{Fresh, TestDatabase};
 use sqlx::{AssertSqlSafe, Postgres, SqlSafeStr, Sqlite};
@@ -134,7 +134,7 @@ impl Printer {
         self.printed.lock().unwrap().clone()
     }
 
-    fn print(&self, text: String) -> outbox::Result<Outcome> {
+    fn print(&self, text: String) -> outbox::ListenerResult<Outcome> {
         self.printed.lock().unwrap().push(text);
         let answer = self.answers.lock().unwrap().pop_front();
         match answer {
@@ -152,12 +152,19 @@ impl Printer {
 pub(crate) struct Refunds;
 
 #[listener(event = OrderEvent::Placed)]
-async fn confirm(placed: OrderEventPlaced, printer: State<Printer>) -> outbox::Result<Outcome> {
+async fn confirm(
+    placed: OrderEventPlaced,
+    printer: State<Printer>,
+) -> outbox::ListenerResult<Outcome> {
     printer.print(format!("placed {} for {}", placed.order_id, placed.total_cents))
 }
 
 #[listener(event = OrderEvent::Paid { order_id }, retry(max_attempts = 3, base = "10s", max = "1h"))]
-async fn receipt(order_id: i64, printer: State<Printer>, meta: Meta) -> outbox::Result<Outcome> {
+async fn receipt(
+    order_id: i64,
+    printer: State<Printer>,
+    meta: Meta,
+) -> outbox::ListenerResult<Outcome> {
     let by = meta.headers().get("by").map(|by| format!(" by {by}")).unwrap_or_default();
     printer.print(format!("paid {order_id}{by}, {} failed", meta.attempts()))
 }
@@ -168,7 +175,7 @@ async fn refund(
     printer: State<Printer>,
     _refunds: State<Refunds>,
     tx: &mut Tx<Postgres>,
-) -> outbox::Result<Outcome> {
+) -> outbox::ListenerResult<Outcome> {
     sqlx::query("DELETE FROM parcels WHERE order_id = $1")
         .bind(order_id)
         .execute(&mut **tx)
@@ -177,7 +184,10 @@ async fn refund(
 }
 
 /// Books a parcel in the transaction that settles its event. Not linked, because it is for any database.
-async fn book<DB: TestDatabase>(delivery: Delivery, tx: &mut Tx<DB>) -> outbox::Result<Outcome> {
+async fn book<DB: TestDatabase>(
+    delivery: Delivery,
+    tx: &mut Tx<DB>,
+) -> outbox::ListenerResult<Outcome> {
     let printer = delivery.state::<Printer>()?;
     let order_id = delivery.envelope().aggregate_id().unwrap_or_default().parse()?;
     let insert = AssertSqlSafe(format!("INSERT INTO parcels VALUES ({order_id})"));
@@ -192,7 +202,7 @@ pub(crate) fn shop_on<DB: TestDatabase>(
     printer: &Printer,
 ) -> TestBuilder<DB> {
     let listeners = ListenerRegistry::linked().register_in_tx(
-        ListenerOptions::DEFAULT,
+        ListenerOptions::default(),
         "Order",
         "Shipped",
         |delivery, tx: &mut Tx<DB>| Box::pin(book(delivery, tx)),

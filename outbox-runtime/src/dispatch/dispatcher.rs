@@ -13,9 +13,9 @@ use crate::inflight::{BreakerChange, InFlight, QueuedEvent};
 use crate::listener::{Listener, Listeners, Outcome, Result as Answer};
 use crate::metrics::Meter;
 use crate::poll::Wake;
-use crate::retry::RetryPolicy;
+use crate::retry::{Backoff, RetryPolicy};
 use crate::service::Service;
-use crate::store::{Backend, Completion};
+use crate::store::{Backend, Completion, StoreOf};
 use crate::trace::{self, Tenant};
 use crate::write::Writer;
 
@@ -32,7 +32,7 @@ pub(crate) struct Dispatcher<DB: Backend> {
     pub(crate) policies: Vec<DeliveryPolicy>,
     pub(crate) interceptors: Interceptors,
     /// How long the circuit breaker of a listener pauses it.
-    pub(crate) breaker_pause: Arc<dyn RetryPolicy>,
+    pub(crate) breaker_pause: Backoff,
     pub(crate) meter: Arc<Meter>,
     pub(crate) wake: Arc<Wake>,
     /// Cancels running calls.
@@ -83,7 +83,7 @@ impl<DB: Backend> Dispatcher<DB> {
             // retry policy, the destructor of a call that took too long.
             Err(_) => {
                 let max_attempts = self.policy(event).map_or(1, |policy| policy.max_attempts);
-                let retry = &*self.breaker_pause;
+                let retry = &self.breaker_pause;
                 self.decide(event, CallResult::Panicked, max_attempts, retry, Duration::ZERO)
             }
         };
@@ -129,7 +129,7 @@ impl<DB: Backend> Dispatcher<DB> {
             Some((_, policy)) => {
                 self.decide(event, call, policy.max_attempts, &*policy.retry, took)
             }
-            None => self.decide(event, call, 1, &*self.breaker_pause, took),
+            None => self.decide(event, call, 1, &self.breaker_pause, took),
         }
     }
 
@@ -144,8 +144,9 @@ impl<DB: Backend> Dispatcher<DB> {
     ) -> Attempt {
         let breaker = call.unreachable().map(|error| self.open_breaker(event, &error));
         let breaker_pause = breaker.map_or(Duration::ZERO, |(_, delay)| delay);
-        let attempts = event.attempts;
-        let circumstances = Circumstances { attempts, max_attempts, retry, breaker_pause };
+        let (attempts, envelope) = (event.attempts, &event.envelope);
+        let circumstances =
+            Circumstances { event: envelope, attempts, max_attempts, retry, breaker_pause };
         let verdict = decide(&call, &circumstances);
         self.report(event, &call, verdict.as_ref(), took);
         let opened_breaker = breaker.filter(|(change, _)| *change != BreakerChange::Unchanged);

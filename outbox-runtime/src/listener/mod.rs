@@ -24,7 +24,7 @@ pub use extract::{Meta, State};
 pub use fault::{RegistryError, RegistryFault};
 pub use in_tx::{ListenerTx, TxDatabase};
 pub use outcome::{
-    IntoListenerError, IntoOutcome, ListenerError, ListenerErrorKind, Outcome, Result,
+    BoxFuture, IntoListenerError, IntoOutcome, ListenerError, ListenerErrorKind, Outcome, Result,
 };
 pub use registry::{ListenerRegistry, Unhandled};
 pub(crate) use route::ListenerId;

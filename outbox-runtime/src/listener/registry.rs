@@ -22,8 +22,8 @@ use crate::event::{AggregateName, EventName, Global, IntoAggregateName};
 /// There is at most one listener for each pair of aggregate type and event type.
 ///
 /// ```
-/// # use outbox_runtime::listener::{Delivery, ListenerRegistry};
-/// # use outbox_runtime::event::EventEnvelope;
+/// # use outbox::listener::{Delivery, ListenerRegistry};
+/// # use outbox::EventEnvelope;
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let listeners = ListenerRegistry::new()
 ///     .register("UserCreated", |delivery: Delivery| async move {
@@ -53,6 +53,7 @@ pub struct ListenerRegistry {
 
 /// The policy for unhandled events: variants that the program declares and no listener in it handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Unhandled {
     /// Building the registry fails, and so does starting the outbox.
     Deny,
@@ -108,7 +109,7 @@ impl ListenerRegistry {
     ///
     /// The listener is a closure from a [`Delivery`] to a future of one of the types that a `#[listener]` function
     /// may return. The future is dropped when the call exceeds its time-out, which counts as a failed attempt, and
-    /// when it still runs after a shutdown has waited for `dispatcher.drain_timeout`, which does not.
+    /// when it still runs after a shutdown has waited for `drain_timeout`, which does not.
     ///
     /// A name that is not valid is reported by [`build`](Self::build), with the place of this call.
     #[track_caller]
@@ -132,14 +133,14 @@ impl ListenerRegistry {
         F: Fn(Delivery) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoOutcome> + Send + 'static,
     {
-        self.register_with(ListenerOptions::DEFAULT, aggregate, event, listener)
+        self.register_with(ListenerOptions::new(), aggregate, event, listener)
     }
 
     /// Adds a listener with options of its own. See [`register`](Self::register).
     ///
     /// ```
-    /// # use outbox_runtime::listener::{Delivery, ListenerOptions, ListenerRegistry};
-    /// let options = ListenerOptions::DEFAULT.concurrency(1).max_attempts(3);
+    /// # use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry};
+    /// let options = ListenerOptions::new().concurrency(1).max_attempts(3);
     /// let registry = ListenerRegistry::new()
     ///     .register_with(options, "Order", "Paid", |_: Delivery| async {});
     /// ```
@@ -170,11 +171,13 @@ impl ListenerRegistry {
     /// error or [`Outcome::RetryAfter`].
     ///
     /// ```
-    /// # use outbox_runtime::listener::{Delivery, ListenerOptions, ListenerRegistry, Outcome};
-    /// # use outbox_runtime::{store::Backend, write::Tx};
+    /// # use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry};
+    /// # use outbox::Outcome;
+    /// # use outbox::tx::Backend;
+    /// # use outbox::Tx;
     /// # fn example<DB: Backend>() {
     /// let registry = ListenerRegistry::new().register_in_tx(
-    ///     ListenerOptions::DEFAULT,
+    ///     ListenerOptions::new(),
     ///     "Order",
     ///     "Paid",
     ///     |delivery: Delivery, tx: &mut Tx<DB>| {

@@ -17,7 +17,7 @@ use super::stepper::Stepper;
 use super::sticky::StickyConnections;
 use super::{Builder, Config, Mode, Outbox, Unroutable, lint};
 use crate::Error;
-use crate::dead::DeadEvents;
+use crate::admin::Admin;
 use crate::dispatch::{Dispatcher, RecordLoop, Recorder, Worker};
 use crate::event::EventId;
 use crate::inflight::{ConcurrencyLimit, InFlight, LeaseTiming};
@@ -26,7 +26,7 @@ use crate::log_throttle::LogThrottle;
 use crate::metrics::{Meter, MetricsExporter, NoMetrics};
 use crate::notify::{NotificationListener, Notifier, NotifySignal};
 use crate::poll::{Interest, PollLoop, Poller, Renewer, Wake};
-use crate::retry::{Backoff, RetryPolicy};
+use crate::retry::Backoff;
 use crate::service::{Scheduling, Services};
 use crate::store::{Backend, Store, TypeFilter};
 use crate::trace::Tenant;
@@ -56,7 +56,7 @@ pub(super) async fn assemble<DB: Backend>(
         notify: config.notify.then(Arc::<NotifySignal>::default),
         stop: CancellationToken::new(),
         runtime: Handle::current(),
-        lease: LeaseTiming::new(config.poller.lease),
+        lease: LeaseTiming::new(config.lease),
         scheduling: builder.scheduling(),
         config,
         store,
@@ -92,15 +92,15 @@ impl<DB: Backend> Base<DB> {
     }
 
     fn purge_loop(&self, store: &Store<DB>) -> Option<PurgeLoop<DB>> {
-        let config = self.config.purge.clone();
+        let config = self.config.purge.clone()?;
         let (store, statement_timeout) = (store.clone(), self.lease.statement_timeout());
-        config.enabled.then(|| PurgeLoop::new(Purger { store, config, statement_timeout }))
+        Some(PurgeLoop::new(Purger { store, config, statement_timeout }))
     }
 
-    /// The dead events. Replaying one wakes the poller, and notifies other nodes.
-    fn dead_events(&self, wake: Option<Arc<Wake>>) -> DeadEvents<DB> {
+    /// What people use to look into the table. An event that they make due wakes the poller, and other nodes.
+    fn admin(&self, handled: TypeFilter, wake: Option<Arc<Wake>>) -> Admin<DB> {
         let signal = self.notify.clone();
-        let replayed = move || {
+        let due = move || {
             if let Some(wake) = &wake {
                 wake.due();
             }
@@ -108,17 +108,17 @@ impl<DB: Backend> Base<DB> {
                 signal.send();
             }
         };
-        DeadEvents::with(self.store.clone(), Arc::new(replayed))
+        Admin::with(self.store.clone(), handled, Arc::new(due))
     }
 
     fn writer_only(self, builder: Builder<DB>) -> Outbox<DB> {
         let services = self.services();
         services.start_if(self.notifier(&self.store));
         services.start_if(self.purge_loop(&self.store));
-        let dead = self.dead_events(None);
+        let admin = self.admin(TypeFilter::ALL, None);
         let hot_path = HotPath::new(None, self.notify);
         let writer = Writer::with(self.store, builder.hooks, hot_path, Some(self.meter));
-        Outbox::new(writer, None, services, dead, self.stop)
+        Outbox::new(writer, None, services, admin, self.stop)
     }
 
     async fn with_relay(
@@ -199,7 +199,8 @@ impl<DB: Backend> Parts<DB> {
             recorder: Arc::clone(&recorder),
             renewer: self.renewer(),
         });
-        let (extras, dead) = (self.base.services(), self.base.dead_events(Some(self.wake.clone())));
+        let admin = self.base.admin(self.handled(), Some(Arc::clone(&self.wake)));
+        let extras = self.base.services();
         let relay = Relay {
             stepper,
             inflight: self.inflight,
@@ -210,11 +211,11 @@ impl<DB: Backend> Parts<DB> {
             workers,
             keepers,
             cancel: self.cancel,
-            drain_timeout: self.base.config.dispatcher.drain_timeout,
+            drain_timeout: self.base.config.drain_timeout,
             own_pool: (!self.shares_pool).then(|| self.relay_store.pool().clone()),
             ended: Mutex::new(None),
         };
-        Outbox::new(writer, Some(relay), extras, dead, self.base.stop)
+        Outbox::new(writer, Some(relay), extras, admin, self.base.stop)
     }
 
     /// The store of a busy loop, which keeps its connection.
@@ -273,12 +274,11 @@ impl<DB: Backend> Parts<DB> {
 
     fn dispatcher(&mut self, writer: &Writer<DB>) -> Dispatcher<DB> {
         let config = &self.base.config;
-        let backoff = self.backoff((config.retry.base, config.retry.max));
+        let backoff = self.backoff((config.retry_base, config.retry_max));
         let (retry, transactions) = (self.builder.policy.as_ref(), self.transactions);
         let policies = self.listeners.iter().map(|listener| {
             policy::delivery_policy(config, listener, &backoff, retry, transactions)
         });
-        let breaker_pause: Arc<dyn RetryPolicy> = Arc::new(self.backoff(BREAKER_PAUSE));
         Dispatcher {
             writer: writer.clone(),
             owner: Arc::clone(&self.owner),
@@ -288,7 +288,7 @@ impl<DB: Backend> Parts<DB> {
             listeners: Arc::clone(&self.listeners),
             policies: policies.collect(),
             interceptors: std::mem::take(&mut self.builder.interceptors),
-            breaker_pause,
+            breaker_pause: self.backoff(BREAKER_PAUSE),
             meter: Arc::clone(&self.base.meter),
             wake: Arc::clone(&self.wake),
             cancel: self.cancel.clone(),
@@ -320,9 +320,9 @@ impl<DB: Backend> Parts<DB> {
             owner: Arc::clone(&self.owner),
             meter: Arc::clone(&self.base.meter),
             handler: self.builder.handler.clone(),
-            batch: config.poller.batch_size,
-            interval: config.poller.interval,
-            skip_recent: config.poller.skip_recent,
+            batch: config.batch_size,
+            interval: config.poll_interval,
+            skip_recent: config.skip_recent,
             statement_timeout: self.base.lease.statement_timeout(),
             scan_failed: LogThrottle::default(),
             rounds: Mutex::default(),
@@ -344,7 +344,7 @@ impl<DB: Backend> Parts<DB> {
     fn start_workers(&self, dispatcher: &Arc<Dispatcher<DB>>) -> Services {
         let workers = self.base.services();
         if self.builder.handler.is_none() {
-            for _ in 0..self.base.config.dispatcher.workers {
+            for _ in 0..self.base.config.workers {
                 workers.start(Worker(Arc::clone(dispatcher)));
             }
         }
@@ -365,16 +365,19 @@ impl<DB: Backend> Parts<DB> {
         sources
     }
 
-    fn sampler(&self) -> Sampler<DB> {
-        // A handler takes every event, so none is unroutable.
-        let handled = match self.builder.handler {
+    /// The event types that this process handles. A handler takes every event, so none is unroutable.
+    fn handled(&self) -> TypeFilter {
+        match self.builder.handler {
             Some(_) => TypeFilter::ALL,
             None => self.interest().of_all(&self.relay_store),
-        };
+        }
+    }
+
+    fn sampler(&self) -> Sampler<DB> {
         Sampler {
             // It runs several statements in a row on one connection, and releases that itself.
             store: self.sticky_store(),
-            handled,
+            handled: self.handled(),
             meter: Arc::clone(&self.base.meter),
             statement_timeout: self.base.lease.statement_timeout(),
             unroutable: LogThrottle::default(),

@@ -57,9 +57,9 @@ impl<DB: Backend> Service for Sampler<DB> {
         }
         let stats = stats?;
         self.meter.report(|exporter| exporter.table(&stats));
-        if stats.unknown > 0 && self.unroutable.allows() {
+        if stats.unroutable > 0 && self.unroutable.allows() {
             tracing::warn!(
-                events = stats.unknown,
+                events = stats.unroutable,
                 "unroutable events are pending: no listener in this process handles them"
             );
         }

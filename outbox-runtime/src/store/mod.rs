@@ -7,7 +7,7 @@
 //!
 //! The operations are methods of [`Store`], each for a whole batch, one file for each group: `insert` with
 //! `insert_conflict`, `claim`, `settle`, `dead`, `purge`, `stats`, `schema` with `migration_lock`, and for displays
-//! `inspect`, `pending` and `doctor`. For tests of applications, `harness` controls the clock and injects faults.
+//! `inspect`, `pending`, `pending_change` and `doctor`. For tests of applications, `harness` controls the clock and injects faults.
 //!
 //! Times that decide anything are the database's, at the statement. A lease is a visibility time-out:
 //! claiming moves `available_at` forward, so that claimed rows leave the head of the index, and an
@@ -32,6 +32,7 @@ mod inspect;
 mod migration_lock;
 mod peek;
 mod pending;
+mod pending_change;
 mod position;
 mod purge;
 mod renew;
@@ -71,9 +72,10 @@ pub use filter::{DeadFilter, EventFilter};
 pub(crate) use fingerprint::pattern;
 pub use fingerprint::{Fingerprint, NoFingerprint};
 pub use insert::{Inserted, NewRow};
-pub use inspect::{EventQuery, EventRow};
+pub use inspect::{EventQuery, EventRow, Payloads};
 pub use peek::NextDue;
 pub use pending::PendingType;
+pub(crate) use pending_change::PendingChange;
 pub use position::Position;
 pub use purge::{Aged, Purged};
 pub use renew::Renewal;
@@ -103,6 +105,13 @@ use statements::Statements;
 pub(crate) use transaction::Purpose;
 pub(crate) use writer_lock::WriterGuard;
 use writer_lock::WriterLock;
+
+/// A handle that has a store, for the tests of this project. It is no part of the public API: who settles rows with it
+/// can break fencing.
+pub trait StoreOf<DB: Backend> {
+    /// Returns the store.
+    fn store(&self) -> &Store<DB>;
+}
 
 /// One outbox's table on one database.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use super::dialect::{self, Dialect, Locking, SkipLocked};
 use super::{
-    Table, columns, dead, doctor, filter, insert, inspect, peek, pending, position, purge, schema,
-    settle, stats,
+    Table, columns, dead, doctor, filter, insert, inspect, peek, pending, pending_change, position,
+    purge, schema, settle, stats,
 };
 
 /// The statements of one table.
@@ -58,6 +58,7 @@ pub(super) struct Statements {
     pub(super) now: SqlStr,
     pub(super) inspect: inspect::Sql,
     pub(super) pending_by_type: [[SqlStr; 2]; 2],
+    pub(super) pending_changes: [SqlStr; 3],
     pub(super) doctor: doctor::Sql,
 }
 
@@ -165,6 +166,7 @@ impl Statements {
             now: sql(stats::NOW),
             inspect: inspect::Sql::new(dialect, sql),
             pending_by_type: pending::sql(sql),
+            pending_changes: pending_change::sql(sql),
             doctor: doctor::Sql::new(dialect, sql),
         }
     }

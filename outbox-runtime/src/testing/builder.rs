@@ -20,7 +20,6 @@ use crate::{Builder, Error, Mode};
 /// Needs the feature `sqlite`.
 ///
 /// ```
-/// # use outbox_runtime as outbox;
 /// # struct Mailer;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
@@ -58,20 +57,23 @@ pub fn outbox() -> TestBuilder {
 /// The database follows the test's [`clock`](TestOutbox::clock) only in the statements of this outbox. The time of
 /// other statements, `now()` in the application's SQL for example, is real.
 ///
-/// ```
-/// # use outbox_runtime as outbox;
-/// use std::time::Duration;
-///
-/// # #[cfg(feature = "postgres")]
+/// ```no_run,test_harness
+/// # mod orders {
+/// #     pub(crate) const TIME_TO_PAY: std::time::Duration = std::time::Duration::from_secs(86_400);
+/// #     pub(crate) async fn place(tx: &mut outbox::Tx<sqlx::Postgres>) {
+/// #         let due = outbox::EventEnvelope::builder("PaymentDue").payload_json("{}");
+/// #         tx.write(due.deliver_after(TIME_TO_PAY)).unwrap();
+/// #     }
+/// # }
 /// #[sqlx::test]
-/// async fn unpaid_orders_are_cancelled(pool: sqlx::PgPool) {
+/// async fn an_unpaid_order_is_cancelled(pool: sqlx::PgPool) {
 ///     let outbox = outbox::testing::outbox_on(pool).start().await;
 ///
 ///     let mut tx = outbox.begin().await.unwrap();
-///     // The code under test writes its events in the transaction.
+///     orders::place(&mut tx).await;               // writes a delayed `PaymentDue`
 ///     tx.commit().await.unwrap();
 ///
-///     outbox.clock().advance(Duration::from_secs(24 * 60 * 60));
+///     outbox.clock().advance(orders::TIME_TO_PAY);
 ///     let report = outbox.drain().await;
 ///     assert_eq!(report.delivered(), 1, "{report}");
 /// }
@@ -87,7 +89,6 @@ sqlite_by_default! {
     /// that only writes events needs no listener.
     ///
     /// ```
-    /// # use outbox_runtime as outbox;
     /// # struct Mailer;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {

@@ -8,8 +8,7 @@
 //! meant for production, and none of it is compiled without the feature. [`outbox()`] also needs the feature `sqlite`.
 //!
 //! ```
-//! # use outbox_runtime as outbox;
-//! # use outbox::event::EventEnvelope;
+//! # use outbox::EventEnvelope;
 //! # use outbox::listener::{Delivery, ListenerRegistry};
 //! # use std::time::Duration;
 //! use outbox::testing::{assert_published, refute_published};

@@ -8,7 +8,7 @@ use super::{Deliver, Faults, ManualClock, Report};
 use crate::event::{EventEnvelope, IntoEnvelope};
 use crate::run::Stepper;
 use crate::store::harness::TestHarness;
-use crate::store::{Backend, Cleared};
+use crate::store::{Backend, Cleared, StoreOf};
 use crate::{Error, Outbox};
 
 sqlite_by_default! {
@@ -20,14 +20,13 @@ sqlite_by_default! {
     ///
     /// Nothing is delivered in the background: [`drain`](Self::drain) delivers the due events one after another, and
     /// nothing happens between two calls. Time stands still until [`clock`](Self::clock) is advanced. The delays
-    /// between attempts have no jitter: the first is `retry.base`, and it doubles.
+    /// between attempts have no jitter: the first is `retry_base`, and it doubles.
     ///
     /// A database in memory has one connection, so a transaction must be ended before anything else can be done. The
     /// time of tokio must not be paused (`start_paused`), because the database answers in real time.
     ///
     /// ```
-    /// # use outbox_runtime as outbox;
-    /// # use outbox::event::EventEnvelope;
+    /// # use outbox::EventEnvelope;
     /// # use outbox::listener::{Delivery, ListenerRegistry};
     /// use outbox::testing::TestOutbox;
     ///
@@ -77,8 +76,8 @@ impl<DB: Backend> TestOutbox<DB> {
 
     /// Returns the database's pool, for the application's tables.
     ///
-    /// A `DeadEvents` or `Store` that is made from it uses real time and not [`clock`](Self::clock): take those of
-    /// the outbox instead, with [`dead_events`](Outbox::dead_events) and [`store`](Outbox::store).
+    /// An [`Admin`](crate::Admin) that is made from it uses real time and not [`clock`](Self::clock): take that of the
+    /// outbox instead, with [`admin`](Outbox::admin).
     pub fn pool(&self) -> &Pool<DB> {
         &self.pool
     }
@@ -86,8 +85,7 @@ impl<DB: Backend> TestOutbox<DB> {
     /// Returns the clock, which the outbox and its statements follow.
     ///
     /// ```
-    /// # use outbox_runtime as outbox;
-    /// # use outbox::event::EventEnvelope;
+    /// # use outbox::EventEnvelope;
     /// # use outbox::listener::{Delivery, ListenerRegistry};
     /// use std::time::Duration;
     ///
@@ -113,8 +111,7 @@ impl<DB: Backend> TestOutbox<DB> {
     /// Returns the faults to inject where the outbox talks to the database.
     ///
     /// ```
-    /// # use outbox_runtime as outbox;
-    /// # use outbox::event::EventEnvelope;
+    /// # use outbox::EventEnvelope;
     /// use outbox::testing::assert_published;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -138,8 +135,7 @@ impl<DB: Backend> TestOutbox<DB> {
     /// deleted since are missing.
     ///
     /// ```
-    /// # use outbox_runtime as outbox;
-    /// # use outbox::event::EventEnvelope;
+    /// # use outbox::EventEnvelope;
     /// use outbox::testing::assert_published;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -174,8 +170,7 @@ impl<DB: Backend> TestOutbox<DB> {
     /// open are not published yet, so they stay as well.
     ///
     /// ```
-    /// # use outbox_runtime as outbox;
-    /// # use outbox::event::EventEnvelope;
+    /// # use outbox::EventEnvelope;
     /// use outbox::testing::assert_published;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -223,12 +218,11 @@ impl<DB: Backend> TestOutbox<DB> {
     /// an outbox would after their back-off.
     ///
     /// ```
-    /// # use outbox_runtime as outbox;
-    /// # use outbox::event::EventEnvelope;
+    /// # use outbox::EventEnvelope;
     /// # use outbox::listener::{Delivery, ListenerRegistry};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let registry = ListenerRegistry::new().register("Paid", |_: Delivery| async { Err::<(), _>("no paper".into()) });
+    /// # let registry = ListenerRegistry::new().register("Paid", |_: Delivery| async { Err::<(), &str>("no paper") });
     /// # let outbox = outbox::testing::outbox().listeners(registry).start().await;
     /// # let mut tx = outbox.begin().await?;
     /// # tx.write(EventEnvelope::json("Paid", "{}")?)?;
@@ -278,8 +272,7 @@ impl<DB: Backend> TestOutbox<DB> {
     /// listener is not caught.
     ///
     /// ```
-    /// # use outbox_runtime as outbox;
-    /// # use outbox::event::EventEnvelope;
+    /// # use outbox::EventEnvelope;
     /// # use outbox::listener::{Delivery, ListenerRegistry, Outcome};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
