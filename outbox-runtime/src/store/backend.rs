@@ -5,6 +5,7 @@ use sqlx::{Database, Pool, SqlStr};
 
 use super::batch::Arg;
 use super::dialect::Dialect;
+use super::harness::TestClock;
 
 /// A database that an outbox can use: SQLite, PostgreSQL, MySQL and MariaDB, each behind the feature of its name.
 /// Sealed.
@@ -22,6 +23,9 @@ use super::dialect::Dialect;
 pub trait Backend: sealed::Sealed + Database + Sized {
     #[doc(hidden)]
     const DIALECT: &'static Dialect;
+
+    #[doc(hidden)]
+    const TEST_CLOCK: &'static TestClock;
 
     /// Runs a prepared statement.
     #[doc(hidden)]
@@ -107,7 +111,7 @@ pub(super) mod sealed {
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 macro_rules! backend {
     (
-        $database:ident, $dialect:expr,
+        $database:ident, $dialect:expr, $test_clock:expr,
         arrays: |$values:ident| $bound:expr,
         done: |$result:ident| $last:expr,
         file: |$pool:ident| $file:expr,
@@ -119,6 +123,7 @@ macro_rules! backend {
         #[diagnostic::do_not_recommend]
         impl $crate::store::Backend for sqlx::$database {
             const DIALECT: &'static $crate::store::dialect::Dialect = &$dialect;
+            const TEST_CLOCK: &'static $crate::store::harness::TestClock = &$test_clock;
 
             async fn execute(
                 connection: &mut Self::Connection,
