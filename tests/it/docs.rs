@@ -17,9 +17,12 @@ pub(crate) fn read(path: &str) -> String {
     fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Returns the cells of the table with this header, row by row.
 fn table(header: &str) -> Vec<Vec<String>> {
-    let docs = ["README.md", "OPERATING.md"].map(read).concat();
+    table_in(&["README.md", "OPERATING.md"].map(read).concat(), header)
+}
+
+/// Returns the cells of the table with this header, row by row.
+pub(crate) fn table_in(docs: &str, header: &str) -> Vec<Vec<String>> {
     let mut lines = docs.lines().skip_while(|line| *line != header).peekable();
     assert!(lines.peek().is_some(), "no table `{header}`");
     lines
@@ -30,7 +33,7 @@ fn table(header: &str) -> Vec<Vec<String>> {
 }
 
 /// Returns the values of a list of constants in the macro crate, such as `LISTENER_KEYS`.
-fn keys(list: &str) -> Vec<String> {
+pub(crate) fn keys(list: &str) -> Vec<String> {
     let source = read("outbox-macros/src/symbol.rs");
     let value = |name: &str| -> String {
         let after = source.split(&format!("const {name}: &str = \"")).nth(1);

@@ -10,8 +10,7 @@ use std::fmt::{self, Write as _};
 
 /// A domain event type: an enum whose variants are event types, or a struct that is one event type.
 ///
-/// Derive it with `#[derive(EventType)]`; a manual implementation is not supported. The crate page lists the
-/// attributes.
+/// Derive it with `#[derive(EventType)]`, whose page lists the attributes; a manual implementation is not supported.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an event type",
     label = "this does not derive `EventType`",
@@ -37,7 +36,7 @@ pub trait EventType: Sized {
 /// An aggregate type: the kind of entity that an event belongs to, such as an order or a customer.
 ///
 /// Derive it with `#[derive(AggregateType)]` on the aggregate's struct, or on an enum with one variant for each
-/// aggregate.
+/// aggregate; the page of the derive lists the attributes.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an aggregate type",
     label = "this does not derive `AggregateType`",
