@@ -33,14 +33,17 @@ pub mod configuration {}
 #[doc = include_str!("../docs/operating.md")]
 pub mod operating {}
 
-// Its examples need a feature.
+// Its example needs this feature.
 #[cfg_attr(not(doctest), doc = include_str!("links.md"))]
 #[cfg_attr(any(not(doctest), feature = "metrics"), doc = include_str!("../docs/metrics.md"))]
 pub mod metrics {}
 
-// Its examples need a feature.
+// Its examples need these features.
 #[cfg_attr(not(doctest), doc = include_str!("links.md"))]
-#[cfg_attr(any(not(doctest), feature = "testing"), doc = include_str!("../docs/testing.md"))]
+#[cfg_attr(
+    any(not(doctest), all(feature = "postgres", feature = "sqlite", feature = "testing")),
+    doc = include_str!("../docs/testing.md")
+)]
 pub mod testing {}
 
 #[cfg_attr(not(doctest), doc = include_str!("links.md"))]
