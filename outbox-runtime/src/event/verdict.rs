@@ -41,15 +41,29 @@ pub enum Verdict {
     Cancelled,
 }
 
-/// A [`Verdict`] without its details.
+/// The verdict on one delivery of an event: what becomes of the event after its listener was called, or could not be.
+///
+/// A [`MetricsExporter`](crate::MetricsExporter) receives one for every listener call that has a result. It is a
+/// verdict without its details, such as the delay and the error. `attempts` counts failed attempts, so only `Retry` and
+/// `Dead` increase it:
+///
+/// | verdict | reason | status of the row | [`label`](Self::label) |
+/// |---|---|---|---|
+/// | `Done` | the listener returned `Ok` | DONE | `success` |
+/// | `Retry` | an error, a panic or a time-out, below `max_attempts` | RETRY | `failure` |
+/// | `Dead` | the last attempt failed, or with a permanent error | DEAD | `dead` |
+/// | `Deferred` | [`Outcome::RetryAfter`](crate::listener::Outcome::RetryAfter), or an unreachable dependency | RETRY | `deferred` |
+/// | `Postponed` | not called: the circuit breaker of the listener is open | RETRY | `deferred` |
+/// | `Released` | not called: the process pauses, stops or has no capacity | unchanged | `cancelled` |
+/// | `Cancelled` | the call was cancelled by a shutdown | unchanged | `cancelled` |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum VerdictKind {
     /// The listener handled the event.
     Done,
-    /// The listener failed and will be called again.
+    /// The listener failed and will be called again, after the delay of the retry policy.
     Retry,
-    /// The event is given up.
+    /// The event is given up: it becomes a dead letter.
     Dead,
     /// The call ended and is to be repeated later; no attempt is spent.
     Deferred,
@@ -103,7 +117,7 @@ impl Verdict {
 }
 
 impl VerdictKind {
-    /// Every kind of verdict.
+    /// Every kind of verdict, for example to register one counter for each.
     pub const ALL: [Self; 7] = [
         Self::Done,
         Self::Retry,
@@ -144,7 +158,7 @@ impl VerdictKind {
         !matches!(self, Self::Released | Self::Cancelled)
     }
 
-    /// Returns whether the delivery failed.
+    /// Returns whether the delivery failed: the event is retried, or given up.
     pub const fn is_failure(self) -> bool {
         matches!(self, Self::Retry | Self::Dead)
     }
