@@ -60,6 +60,9 @@ pub(crate) enum Command {
     List(List),
     /// Show one event
     Show(Show),
+    /// Make pending events due, end their claims, or delete them
+    #[command(subcommand)]
+    Pending(Pending),
     /// List, replay or discard dead letters
     #[command(subcommand)]
     Dead(Dead),
@@ -194,6 +197,37 @@ pub(crate) struct Show {
     /// Show the payload
     #[arg(long)]
     pub(crate) payload: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Pending {
+    /// Make delayed or retried events due at once
+    Due(Ids),
+    /// End the claims of events, for example if a listener hangs. Another process may then call the listener
+    /// a second time
+    Release(Ids),
+    /// Delete events that are not delivered yet
+    Discard(DiscardPending),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ids {
+    /// Event ids
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) ids: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiscardPending {
+    /// Event ids
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) ids: Vec<String>,
+    /// Reason, written to standard error with each discarded event
+    #[arg(long)]
+    pub(crate) reason: String,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Subcommand)]

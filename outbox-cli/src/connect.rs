@@ -127,6 +127,7 @@ async fn dispatch<DB: Backend>(session: &Session<DB>, command: Command) -> Resul
         Command::Dead(Dead::Show(args)) => command::show::run_dead(session, &args).await,
         Command::Dead(Dead::Replay(args)) => command::dead::replay(session, &args).await,
         Command::Dead(Dead::Discard(args)) => command::dead::discard(session, &args).await,
+        Command::Pending(args) => command::pending::run(session, &args).await,
         Command::Purge(args) => command::purge::run(session, &args).await,
         Command::Tail(args) => command::tail::run(session, &args).await,
         Command::Migrate(_) | Command::Doctor(_) | Command::Completions { .. } => Ok(Exit::Success),

@@ -91,11 +91,22 @@ impl Fault {
             }
             Error::NoSuchEvent { .. } => Self::negative(
                 error.to_string(),
-                "use `outbox dead list` to see the ids of dead events",
+                "use `outbox list` or `outbox dead list` to see ids",
             ),
             Error::NotDead { .. } => {
                 Self::negative(error.to_string(), "use `outbox show` for events of any status")
             }
+            Error::NotPending { .. } => Self::negative(
+                error.to_string(),
+                "use `outbox dead replay` or `outbox dead discard` for dead events",
+            ),
+            Error::NotClaimed { .. } => {
+                Self::negative(error.to_string(), "use `outbox pending due` to make it due at once")
+            }
+            Error::Claimed { .. } => Self::negative(
+                error.to_string(),
+                "use `outbox pending release` if the process that claimed it hangs",
+            ),
             Error::NoReason => Self::usage("the reason is empty", "give one with `--reason`"),
             Error::Interrupted { done, source } => {
                 let Self { what, remedy, .. } = Self::from_error(source, target);

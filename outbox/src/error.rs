@@ -1,6 +1,6 @@
 //! Errors in detail.
 //!
-//! [`Error`](crate::Error) is the error of every operation. [`StartError`] collects everything that prevents the start
+//! [`Error`] is the error of every operation. [`StartError`] collects everything that prevents the start
 //! of an outbox, each as a [`StartFault`]; [`SchemaError`] is about the table. [`DatabaseErrorKind`] classifies errors
 //! of the three databases.
 

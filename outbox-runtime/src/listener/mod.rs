@@ -3,8 +3,9 @@
 //! # Layout
 //! `entry` is what the macros register at link time; [`ListenerRegistry`] collects listeners and checks them,
 //! and `route` finds the listener of an event. `call` invokes a listener with a [`Delivery`], `extract` and
-//! `in_tx` provide its arguments, `outcome` has its return types.
+//! `in_tx` provide its arguments, `outcome` has its return types. `aside` has the listeners that a test cannot call.
 
+pub(crate) mod aside;
 mod call;
 pub(crate) mod delivery;
 pub(crate) mod entry;

@@ -7,7 +7,7 @@ use super::in_tx::ListenerTx;
 use super::outcome::BoxFuture;
 use super::{
     Delivery, IntoOutcome, Listener, ListenerOptions, Listeners, Outcome, Place, RegistryError,
-    RegistryFault, Result,
+    RegistryFault, Result, TxDatabase,
 };
 use crate::event::kind::{EventInfo, SingleAggregate};
 use crate::event::{AggregateName, EventName, Global, IntoAggregateName};
@@ -46,6 +46,8 @@ pub struct ListenerRegistry {
     states: States,
     unhandled: Unhandled,
     allow_empty: bool,
+    /// The only database whose listeners are called, in a test.
+    only_on: Option<TxDatabase>,
     faults: Vec<RegistryFault>,
 }
 
@@ -73,6 +75,7 @@ impl ListenerRegistry {
             states: States::default(),
             unhandled: Unhandled::Allow,
             allow_empty: false,
+            only_on: None,
             faults: Vec::new(),
         }
     }
@@ -240,6 +243,12 @@ impl ListenerRegistry {
         self
     }
 
+    /// Leaves aside the listeners that ask for a transaction of another database, for a test of the others.
+    pub(crate) fn leave_aside_others(mut self, database: TxDatabase) -> Self {
+        self.only_on = Some(database);
+        self
+    }
+
     /// Checks the registry and returns the listeners.
     ///
     /// [`Builder::start`](crate::Builder::start) does this for the registry of an outbox.
@@ -251,7 +260,11 @@ impl ListenerRegistry {
         let mut faults = self.faults;
         let mut listeners = Listeners::new(self.listeners, &mut faults);
         let all = listeners.as_slice();
-        faults.extend(all.iter().flat_map(|listener| listener.missing_states(&self.states)));
+        let can_run = |listener: &&Listener| {
+            self.only_on.is_none_or(|database| listener.can_run_on(database))
+        };
+        let can_run = all.iter().filter(can_run);
+        faults.extend(can_run.flat_map(|listener| listener.missing_states(&self.states)));
         if all.is_empty() && faults.is_empty() && !self.allow_empty {
             let linked = self.linked.then(|| inventory::iter::<ListenerEntry>.into_iter().count());
             faults.push(RegistryFault::Empty { outbox: self.outbox, linked });
@@ -266,7 +279,10 @@ impl ListenerRegistry {
             return Err(RegistryError::new(faults));
         }
         listeners.set_states(&Arc::new(self.states));
-        Ok(listeners)
+        Ok(match self.only_on {
+            Some(database) => listeners.leave_aside_others(database),
+            None => listeners,
+        })
     }
 }
 

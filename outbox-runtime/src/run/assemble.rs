@@ -37,13 +37,13 @@ pub(super) async fn assemble<DB: Backend>(
     mut builder: Builder<DB>,
     store: Store<DB>,
     listeners: Arc<Listeners>,
-    in_memory: bool,
+    shares_pool: bool,
 ) -> Result<Outbox<DB>, Error> {
     let config = builder.config.clone();
     let pool_connections = builder.pool.options().get_max_connections();
     let connections = lint::Connections {
         pool: pool_connections,
-        relay: if in_memory { 0 } else { config.relay_connections() },
+        relay: if shares_pool { 0 } else { config.relay_connections() },
         // A user without the right to read it starts without this warning.
         limit: store.connection_limit().await.unwrap_or_default(),
         one_writer: store.has_one_writer(),
@@ -63,7 +63,7 @@ pub(super) async fn assemble<DB: Backend>(
     };
     match base.config.mode {
         Mode::WriterOnly => Ok(base.writer_only(builder)),
-        Mode::Full | Mode::PollerOnly => base.with_relay(builder, listeners, in_memory).await,
+        Mode::Full | Mode::PollerOnly => base.with_relay(builder, listeners, shares_pool).await,
     }
 }
 
@@ -125,16 +125,15 @@ impl<DB: Backend> Base<DB> {
         self,
         builder: Builder<DB>,
         listeners: Arc<Listeners>,
-        in_memory: bool,
+        shares_pool: bool,
     ) -> Result<Outbox<DB>, Error> {
-        // A database in memory is reached by the application's connection alone.
-        let relay_store = if in_memory {
+        let relay_store = if shares_pool {
             self.store.clone()
         } else {
             let connections = self.config.connections_of_relay().pooled;
             self.store.for_relay(connections, self.lease.statement_timeout()).await?
         };
-        Ok(Parts::new(self, builder, listeners, relay_store, in_memory).start())
+        Ok(Parts::new(self, builder, listeners, relay_store, shares_pool).start())
     }
 }
 
@@ -146,7 +145,8 @@ struct Parts<DB: Backend> {
     transactions: Transactions,
     /// On the relay's own connections.
     relay_store: Store<DB>,
-    in_memory: bool,
+    /// Whether it has no connections of its own.
+    shares_pool: bool,
     owner: Arc<str>,
     inflight: Arc<InFlight>,
     wake: Arc<Wake>,
@@ -160,7 +160,7 @@ impl<DB: Backend> Parts<DB> {
         builder: Builder<DB>,
         listeners: Arc<Listeners>,
         relay_store: Store<DB>,
-        in_memory: bool,
+        shares_pool: bool,
     ) -> Self {
         let config = &base.config;
         let pool_connections = builder.pool.options().get_max_connections();
@@ -181,7 +181,7 @@ impl<DB: Backend> Parts<DB> {
             builder,
             listeners,
             relay_store,
-            in_memory,
+            shares_pool,
         }
     }
 
@@ -212,7 +212,7 @@ impl<DB: Backend> Parts<DB> {
             keepers,
             cancel: self.cancel,
             drain_timeout: self.base.config.drain_timeout,
-            own_pool: (!self.in_memory).then(|| self.relay_store.pool().clone()),
+            own_pool: (!self.shares_pool).then(|| self.relay_store.pool().clone()),
             ended: Mutex::new(None),
         };
         Outbox::new(writer, Some(relay), extras, admin, self.base.stop)
@@ -220,7 +220,7 @@ impl<DB: Backend> Parts<DB> {
 
     /// The store of a busy loop, which keeps its connection.
     fn sticky_store(&self) -> Store<DB> {
-        if self.in_memory { self.relay_store.clone() } else { self.relay_store.sticky() }
+        if self.shares_pool { self.relay_store.clone() } else { self.relay_store.sticky() }
     }
 
     fn writer(&mut self) -> Writer<DB> {

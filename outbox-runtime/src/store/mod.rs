@@ -84,6 +84,8 @@ pub use schema::{SchemaState, migrate, migration_sql, migration_sql_from};
 pub(crate) use settle::LockedRows;
 pub use settle::{Completion, Settlement, Unsettled};
 pub use stats::Stats;
+#[cfg(feature = "testing")]
+pub(crate) use testing::Cleared;
 
 use std::sync::Arc;
 
