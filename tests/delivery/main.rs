@@ -13,6 +13,7 @@ mod breaker;
 mod connection_lifetime;
 mod connections;
 mod credentials;
+mod delivery_log;
 mod due_time;
 mod exactly_once;
 mod fairness;

@@ -336,6 +336,7 @@ impl<DB: Backend> Poller<DB> {
             self.meter.dead(Death {
                 sequence: row.sequence,
                 event: None,
+                listener: None,
                 attempts: 0,
                 error: &error,
             });
@@ -346,7 +347,8 @@ impl<DB: Backend> Poller<DB> {
         for row in claims.rows {
             match takeover::verdict(&row) {
                 Some(dead) => {
-                    self.meter.dead_if(row.sequence, &row.envelope, &dead);
+                    let listener = self.interest.log_name(&row.envelope);
+                    self.meter.dead_if(row.sequence, &row.envelope, listener, &dead);
                     self.inflight.settle(row.sequence, row.token, dead, anchor);
                 }
                 None => rows.push(row),

@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Error;
 use crate::inflight::InFlight;
+use crate::listener::Listeners;
 use crate::metrics::Meter;
 use crate::service::{Service, within};
 use crate::store::{Backend, Lease, Store};
@@ -14,6 +15,7 @@ use crate::store::{Backend, Lease, Store};
 pub(crate) struct Renewer<DB: Backend> {
     pub(crate) store: Store<DB>,
     pub(crate) inflight: Arc<InFlight>,
+    pub(crate) listeners: Arc<Listeners>,
     pub(crate) owner: Arc<str>,
     pub(crate) meter: Arc<Meter>,
     pub(crate) statement_timeout: Duration,
@@ -57,8 +59,14 @@ impl<DB: Backend> Renewer<DB> {
             self.inflight.renewed(self.inflight.now(), &[], &HashSet::new());
         }
         let overdue = self.inflight.overdue();
-        for event_id in overdue.running {
-            tracing::warn!(%event_id, "a listener has been running for longer than a lease");
+        for call in overdue.running {
+            tracing::warn!(
+                listener = self.listeners.log_name(call.listener),
+                event_id = call.event_id.map(tracing::field::display),
+                running_for = ?call.running_for,
+                "a listener has been running for longer than a lease, which is renewed meanwhile; if it hangs, \
+                 set its `timeout`"
+            );
         }
         if overdue.given_back > 0 {
             tracing::warn!(

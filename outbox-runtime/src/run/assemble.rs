@@ -51,8 +51,10 @@ pub(super) async fn assemble<DB: Backend>(
     log_findings(&store, &lint::of_config(&config, &listeners, connections));
     let exporter: Box<dyn MetricsExporter> =
         std::mem::replace(&mut builder.metrics, Box::new(NoMetrics));
+    let tenant = if config.redact_tenant { Tenant::Hidden } else { Tenant::Shown };
     let base = Base {
-        meter: Arc::new(Meter::new(exporter, store.table(), &listeners)),
+        meter: Arc::new(Meter::new(exporter, store.table(), &listeners, tenant)),
+        tenant,
         notify: config.notify.then(Arc::<NotifySignal>::default),
         stop: CancellationToken::new(),
         runtime: Handle::current(),
@@ -73,6 +75,8 @@ struct Base<DB: Backend> {
     store: Store<DB>,
     config: Config,
     lease: LeaseTiming,
+    /// Whether spans and log lines name it.
+    tenant: Tenant,
     meter: Arc<Meter>,
     notify: Option<Arc<NotifySignal>>,
     stop: CancellationToken,
@@ -264,6 +268,7 @@ impl<DB: Backend> Parts<DB> {
         Renewer {
             store: self.relay_store.clone(),
             inflight: Arc::clone(&self.inflight),
+            listeners: Arc::clone(&self.listeners),
             owner: Arc::clone(&self.owner),
             meter: Arc::clone(&self.base.meter),
             statement_timeout: self.base.lease.statement_timeout(),
@@ -292,7 +297,7 @@ impl<DB: Backend> Parts<DB> {
             meter: Arc::clone(&self.base.meter),
             wake: Arc::clone(&self.wake),
             cancel: self.cancel.clone(),
-            tenant: if config.redact_tenant { Tenant::Hidden } else { Tenant::Shown },
+            tenant: self.base.tenant,
         }
     }
 
