@@ -71,6 +71,7 @@ pub(crate) struct Worker<DB: Backend>(pub(crate) Arc<Dispatcher<DB>>);
 
 impl<DB: Backend> Service for Worker<DB> {
     const NAME: &'static str = "worker";
+    const DOING: &'static str = "delivering events";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
         if let Some(event) = self.0.inflight.next(stop).await {

@@ -27,21 +27,28 @@ const BATCH: usize = 1_000;
 
 impl<DB: Backend> Service for Renewer<DB> {
     const NAME: &'static str = "lease renewal";
+    const DOING: &'static str = "renewing leases";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
-        tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            () = tokio::time::sleep_until(self.next.into()) => {}
-            () = self.inflight.renewal_needed() => {}
+        // Without a lease to renew, it cannot tell whether the database answers.
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                () = tokio::time::sleep_until(self.next.into()) => {}
+                () = self.inflight.renewal_needed() => {}
+            }
+            let renewed = self.renew().await;
+            self.next = Instant::now() + self.inflight.lease().renewal_interval();
+            if renewed? > 0 {
+                return Ok(());
+            }
         }
-        let renewed = self.renew().await;
-        self.next = Instant::now() + self.inflight.lease().renewal_interval();
-        renewed
     }
 }
 
 impl<DB: Backend> Renewer<DB> {
-    pub(crate) async fn renew(&self) -> Result<(), Error> {
+    /// Renews the leases that are due; returns how many those are.
+    pub(crate) async fn renew(&self) -> Result<usize, Error> {
         let rows = self.inflight.to_renew();
         for batch in rows.chunks(BATCH) {
             let lease = Lease { owner: &self.owner, length: self.inflight.lease().length() };
@@ -74,6 +81,6 @@ impl<DB: Backend> Renewer<DB> {
                 "events could not be started within a lease; they are released for other nodes"
             );
         }
-        Ok(())
+        Ok(rows.len())
     }
 }

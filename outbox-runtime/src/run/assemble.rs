@@ -363,7 +363,7 @@ impl<DB: Backend> Parts<DB> {
         if let Some(notifier) = self.base.notifier(&self.relay_store) {
             sources.start(notifier);
             let (store, wake) = (self.relay_store.clone(), Arc::clone(&self.wake));
-            sources.start(NotificationListener { store, wake });
+            sources.start(NotificationListener::new(store, wake));
         }
         sources.start_if(self.base.purge_loop(&self.relay_store));
         sources.start(self.sampler());

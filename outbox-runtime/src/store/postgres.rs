@@ -43,7 +43,6 @@ backend! {
         };
         let begun = tokio::time::timeout(HEARTBEAT, begin).await;
         let mut listener = begun.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
-        heard();
         // A connection pooler in transaction mode accepts the LISTEN, and forwards no notification.
         let test = async {
             let mut connection = pool.acquire().await?;
@@ -62,6 +61,7 @@ backend! {
                 ));
             }
         }
+        heard();
         let lifetime = pool.options().get_max_lifetime().unwrap_or(Duration::MAX);
         let mut too_old = std::pin::pin!(tokio::time::sleep(lifetime));
         loop {
