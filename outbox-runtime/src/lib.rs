@@ -36,6 +36,7 @@ mod table;
 mod catch_panic;
 mod clock;
 mod error;
+mod log_text;
 mod log_throttle;
 mod run;
 mod service;

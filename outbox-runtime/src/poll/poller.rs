@@ -34,6 +34,7 @@ pub(crate) struct Poller<DB: Backend> {
     pub(crate) skip_recent: Duration,
     pub(crate) statement_timeout: Duration,
     pub(crate) scan_failed: LogThrottle,
+    pub(crate) taken_over: LogThrottle,
     /// One round at a time.
     pub(crate) rounds: Mutex<Rounds>,
     /// The listeners whose events the last round asked for. One of the others may have capacity again.
@@ -328,6 +329,7 @@ impl<DB: Backend> Poller<DB> {
     }
 
     async fn admit(&self, claims: Claims, anchor: Instant) -> usize {
+        takeover::report(&claims, &self.taken_over);
         for (sequence, token) in claims.excess {
             self.inflight.settle(sequence, token, Verdict::Released, anchor);
         }

@@ -330,6 +330,7 @@ impl<DB: Backend> Parts<DB> {
             skip_recent: config.poller.skip_recent,
             statement_timeout: self.base.lease.statement_timeout(),
             scan_failed: LogThrottle::default(),
+            taken_over: LogThrottle::default(),
             rounds: Mutex::default(),
             asked: std::sync::Mutex::default(),
         }
