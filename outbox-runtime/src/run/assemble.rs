@@ -12,7 +12,7 @@ use super::policy::{self, BREAKER_PAUSE, Transactions};
 use super::purge::{PurgeLoop, Purger};
 use super::relay::Relay;
 use super::sample::Sampler;
-use super::start::log_findings;
+use super::start::{log_findings, log_started};
 use super::stepper::Stepper;
 use super::sticky::StickyConnections;
 use super::{Builder, Config, Mode, Outbox, Unroutable, lint};
@@ -116,6 +116,7 @@ impl<DB: Backend> Base<DB> {
     }
 
     fn writer_only(self, builder: Builder<DB>) -> Outbox<DB> {
+        log_started::<DB>(self.store.table(), self.config.mode, None);
         let services = self.services();
         services.start_if(self.notifier(&self.store));
         services.start_if(self.purge_loop(&self.store));
@@ -190,6 +191,8 @@ impl<DB: Backend> Parts<DB> {
     }
 
     fn start(mut self) -> Outbox<DB> {
+        let relay = (&*self.owner, self.listeners.iter().count());
+        log_started::<DB>(self.base.store.table(), self.base.config.mode, Some(relay));
         let writer = self.writer();
         let dispatcher = Arc::new(self.dispatcher(&writer));
         let recorder = Arc::new(self.recorder());

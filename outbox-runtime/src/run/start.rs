@@ -124,6 +124,18 @@ async fn migrate_from<DB: Backend>(store: &Store<DB>, state: SchemaState) -> Res
     }))
 }
 
+/// Logs that an outbox has started. Only one with a relay has a node and listeners.
+pub(super) fn log_started<DB: Backend>(table: &Table, mode: Mode, relay: Option<(&str, usize)>) {
+    tracing::info!(
+        %table,
+        ?mode,
+        node = relay.map(|(node, _)| node),
+        listeners = relay.map(|(_, listeners)| listeners),
+        database = DB::NAME,
+        "the outbox has started"
+    );
+}
+
 /// Logs what the checks at the start found.
 pub(super) fn log_findings<DB: Backend>(store: &Store<DB>, findings: &[Finding]) {
     for finding in findings {
