@@ -15,6 +15,7 @@ use super::sample::Sampler;
 use super::start::{log_findings, log_started};
 use super::stepper::Stepper;
 use super::sticky::StickyConnections;
+use super::unroutable::UnroutableTypes;
 use super::{Builder, Config, Mode, Outbox, Unroutable, lint};
 use crate::Error;
 use crate::dead::DeadEvents;
@@ -386,7 +387,7 @@ impl<DB: Backend> Parts<DB> {
             handled,
             meter: Arc::clone(&self.base.meter),
             statement_timeout: self.base.lease.statement_timeout(),
-            unroutable: LogThrottle::default(),
+            unroutable: UnroutableTypes::new(self.listeners.iter().next().is_some()),
             next: Instant::now(),
             skipped: 0,
         }

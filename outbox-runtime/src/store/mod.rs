@@ -44,6 +44,7 @@ mod skip_locked;
 mod statements;
 mod stats;
 mod transaction;
+mod unroutable;
 mod writer_lock;
 
 #[cfg(feature = "mysql")]
@@ -82,6 +83,7 @@ pub use schema::{SchemaState, migrate, migration_sql, migration_sql_from};
 pub(crate) use settle::LockedRows;
 pub use settle::{Completion, Settlement, Unsettled};
 pub use stats::Stats;
+pub use unroutable::UnroutableType;
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use super::dialect::{self, Dialect, Locking, SkipLocked};
 use super::{
     Table, columns, dead, doctor, filter, insert, inspect, peek, pending, position, purge, schema,
-    settle, stats,
+    settle, stats, unroutable,
 };
 
 /// The statements of one table.
@@ -85,6 +85,7 @@ pub(super) struct Claims {
     pub(super) fresh: SqlStr,
     pub(super) retried: SqlStr,
     pub(super) unknown: [SqlStr; 2],
+    pub(super) unroutable_types: [SqlStr; 2],
 }
 
 impl Statements {
@@ -229,7 +230,9 @@ impl Claims {
         // The pairs are the last arguments of the claim, and the only ones of the count.
         let unknown = |status| safe(sql(stats::UNKNOWN, status).as_str().replace("$10", "$1"));
         let unknown = [unknown("0"), unknown("2")];
-        Self { fresh: sql(claim, "0"), retried: sql(claim, "2"), unknown }
+        let types = |status| safe(sql(unroutable::TYPES, status).as_str().replace("$10", "$2"));
+        let unroutable_types = [types("0"), types("2")];
+        Self { fresh: sql(claim, "0"), retried: sql(claim, "2"), unknown, unroutable_types }
     }
 }
 
