@@ -31,6 +31,7 @@ mod notify;
 mod observability;
 mod outcomes;
 mod poller;
+mod rights;
 mod sessions;
 mod silent_database;
 mod start;

@@ -6,7 +6,7 @@
 //! columns of the table and reads rows by column; `filter` selects events.
 //!
 //! The operations are methods of [`Store`], each for a whole batch, one file for each group: `insert` with
-//! `insert_conflict`, `claim`, `settle`, `dead`, `purge`, `stats`, `schema` with `migration_lock`, and for displays
+//! `insert_conflict`, `claim`, `settle`, `dead`, `purge`, `stats`, `schema` with `migration_lock` and `rights`, and for displays
 //! `inspect`, `pending` and `doctor`. For tests of applications, `harness` controls the clock and injects faults.
 //!
 //! Times that decide anything are the database's, at the statement. A lease is a visibility time-out:
@@ -35,6 +35,7 @@ mod pending;
 mod position;
 mod purge;
 mod renew;
+mod rights;
 mod row;
 mod schema;
 mod server;
@@ -78,6 +79,7 @@ pub use pending::PendingType;
 pub use position::Position;
 pub use purge::{Aged, Purged};
 pub use renew::Renewal;
+pub(crate) use rights::Operation;
 pub use row::{Claim, Undecodable};
 pub use schema::{SchemaState, migrate, migration_sql, migration_sql_from};
 pub(crate) use settle::LockedRows;
