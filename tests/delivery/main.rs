@@ -27,6 +27,7 @@ mod leases;
 mod lifecycle;
 mod locked_rows;
 mod modes;
+mod node_log;
 mod notify;
 mod observability;
 mod outcomes;
