@@ -119,7 +119,7 @@ async fn an_event_that_lost_its_owners_names_its_listener<DB: TestDatabase>(db: 
 }
 
 async fn the_failure_of_an_interceptor_names_the_listener<DB: TestDatabase>(db: Fresh<DB>) {
-    let (log, _log) = FormattedLog::capture(Level::ERROR);
+    let (log, _log) = FormattedLog::capture(Level::INFO);
     let registry = ListenerRegistry::new().register_for("Order", "A", |_: Delivery| async {});
     let outbox = manual_poll(&db, registry)
         .after(|_, _| Err("the audit is closed".into()))

@@ -90,15 +90,6 @@ async fn a_loop_that_fails_says_what_failed_and_when_it_works_again<DB: TestData
     assert!(recovered[0].contains("INFO"), "{recovered:?}");
 }
 
-async fn a_shutdown_is_not_a_recovery<DB: TestDatabase>(db: Fresh<DB>) {
-    let (log, _log) = FormattedLog::capture(Level::INFO);
-    let outbox = polling(&db, &CallLog::default()).await;
-    db.run("DROP TABLE outbox_event").await;
-    eventually("it fails", async || !log.with(FAILED).is_empty()).await;
-    outbox.shutdown().await.unwrap();
-    assert_eq!(log.with("works again"), Vec::<String>::new());
-}
-
 /// An event type of this program, for which it has no listener.
 #[derive(EventType)]
 enum Declared {
@@ -179,7 +170,6 @@ in_one_thread_on_every_database!(
     a_start_that_fails_is_not_logged,
     a_take_over_is_logged_once_for_a_batch,
     a_loop_that_fails_says_what_failed_and_when_it_works_again,
-    a_shutdown_is_not_a_recovery,
     unroutable_events_are_logged_by_type,
     a_dropped_transaction_with_events_is_logged,
 );

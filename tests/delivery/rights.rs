@@ -250,7 +250,15 @@ async fn start_with_granted<DB: TestDatabase>(db: &Fresh<DB>, table: &str, role:
     assert_eq!(grants, expected);
     assert!(!missing.is_empty());
     user.grant(db, sql.trim_end()).await;
-    role.start(&user, table).await.unwrap().shutdown().await.unwrap();
+    let done = DB::FILL.replace("{table}", table).replace("{type}", "A").replace("{status}", "1");
+    db.run(done.replace("{from}", "1").replace("{to}", "1")).await;
+    let outbox = role.start(&user, table).await.unwrap();
+    let rows = async || db.number(format!("SELECT COUNT(*) FROM {table}")).await;
+    if role.purge {
+        eventually("it is purged", async || rows().await == 0).await;
+    }
+    outbox.shutdown().await.unwrap();
+    db.run(format!("DELETE FROM {table}")).await;
     user.drop(db).await;
 }
 
