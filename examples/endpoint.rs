@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use metrics_exporter_prometheus::PrometheusBuilder;
-use outbox::{Metric, MetricKind, MetricsExporter, MetricsFacade, VerdictKind};
+use outbox::metrics::{Metric, MetricKind, MetricsExporter, MetricsFacade, VerdictKind};
 
 /// The running example; stopped when it is dropped.
 struct Example {
@@ -146,7 +146,7 @@ fn a_prefix_with_dots_yields_valid_prometheus_names() {
     let named = response.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     let named: BTreeSet<String> = named.map(str::to_owned).collect();
     assert!(named.is_subset(&series), "{response}");
-    for name in ["enqueue_total", "enqueue_hot", "queue_hot_depth", "delivery_lag_seconds"] {
+    for name in ["enqueue_total", "queued_total", "queue_depth", "delivery_lag_seconds"] {
         assert!(named.contains(&format!("orders_outbox_{name}")), "{name}: {response}");
     }
 }

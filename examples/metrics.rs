@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
-use outbox::{EventType, ListenerError, Meta, Metric, MetricsFacade, listener};
+use outbox::metrics::{Metric, MetricsFacade};
+use outbox::{EventType, ListenerError, Meta, listener};
 use sqlx::SqlitePool;
 use sqlx::sqlite::SqliteConnectOptions;
 
@@ -26,7 +27,7 @@ async fn reserve(order_id: i64) {
 }
 
 #[listener(event = OrderEvent::Paid { order_id }, retry(base = "50ms", max = "100ms"))]
-async fn book(order_id: i64, meta: Meta) -> outbox::Result {
+async fn book(order_id: i64, meta: Meta) -> outbox::ListenerResult {
     match meta.attempts() {
         0 => Err(format!("the bank did not respond for order {order_id}").into()),
         _ => Ok(()),
@@ -34,7 +35,7 @@ async fn book(order_id: i64, meta: Meta) -> outbox::Result {
 }
 
 #[listener(event = OrderEvent::Refunded { order_id })]
-async fn refund(order_id: i64) -> outbox::Result {
+async fn refund(order_id: i64) -> outbox::ListenerResult {
     Err(ListenerError::permanent(format!("the money for order {order_id} was already paid out")))
 }
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use outbox::{AggregateType, DeadFilter, EventType, ListenerError, Meta, State, Status, listener};
+use outbox::dead::DeadFilter;
+use outbox::event::Status;
+use outbox::{AggregateType, EventType, ListenerError, Meta, State, listener};
 use sqlx::SqlitePool;
 use sqlx::sqlite::SqliteConnectOptions;
 
@@ -49,7 +51,11 @@ struct MailServer {
 }
 
 #[listener(event = OrderEvent::Paid { order_id }, retry(base = "50ms", max = "100ms"))]
-async fn send_receipt(order_id: i64, server: State<MailServer>, meta: Meta) -> outbox::Result {
+async fn send_receipt(
+    order_id: i64,
+    server: State<MailServer>,
+    meta: Meta,
+) -> outbox::ListenerResult {
     print!("  send_receipt: order {order_id}, failed {} times before: ", meta.attempts());
     if server.calls.fetch_add(1, Ordering::SeqCst) < 2 {
         println!("no response");
@@ -66,7 +72,7 @@ struct Carrier {
 }
 
 #[listener(event = OrderEvent::Shipped)]
-async fn ship(shipped: OrderEventShipped, carrier: State<Carrier>) -> outbox::Result {
+async fn ship(shipped: OrderEventShipped, carrier: State<Carrier>) -> outbox::ListenerResult {
     print!("  ship: order {} to {}: ", shipped.order_id, shipped.to);
     if !carrier.serves_iceland.load(Ordering::SeqCst) {
         println!("rejected");

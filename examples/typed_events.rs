@@ -1,9 +1,8 @@
 //! Typed events, listeners, and the registry that connects them, without a database.
 
-use outbox::{
-    AggregateType, EventType, IntoEnvelope, ListenerErrorKind, ListenerRegistry, Meta, Outcome,
-    State, listener,
-};
+use outbox::event::IntoEnvelope;
+use outbox::listener::{ListenerErrorKind, ListenerRegistry};
+use outbox::{AggregateType, EventType, Meta, Outcome, State, listener};
 use serde::{Deserialize, Serialize};
 
 #[derive(AggregateType)]
@@ -37,7 +36,7 @@ async fn reserve_stock(order_id: u64, total_cents: u64) {
 }
 
 #[listener(event = OrderEvent::Paid)]
-async fn send_receipt(receipt: Receipt, mailer: State<Mailer>) -> outbox::Result {
+async fn send_receipt(receipt: Receipt, mailer: State<Mailer>) -> outbox::ListenerResult {
     println!("  mailing receipt {} from {}", receipt.number, mailer.sender);
     Ok(())
 }

@@ -20,7 +20,7 @@ pub(crate) async fn fresh(url: &str, connections: u32) -> Result<PgPool> {
         .test_before_acquire(false)
         .connect_with(options)
         .await?;
-    outbox::migrate(&pool, &outbox::Table::default()).await?;
+    outbox::admin::migrate(&pool, &outbox::admin::Table::default()).await?;
     Ok(pool)
 }
 

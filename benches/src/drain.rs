@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use outbox::{Completion, Delivery, ListenerRegistry};
+use outbox::config::Completion;
+use outbox::listener::{Delivery, ListenerRegistry};
 use sqlx::PgPool;
 use tokio::sync::Notify;
 

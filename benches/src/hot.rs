@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use outbox::{Delivery, EventEnvelope, ListenerRegistry};
+use outbox::EventEnvelope;
+use outbox::listener::{Delivery, ListenerRegistry};
 use sqlx::PgPool;
 
 use crate::Result;

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use outbox::{
-    Config, DeadEvents, DeadFilter, EventEnvelope, Mode, Outbox, PurgeConfig, PurgeScheduler, Table,
-};
+use outbox::admin::{PurgeScheduler, Table};
+use outbox::config::{Mode, PurgeConfig};
+use outbox::dead::{DeadEvents, DeadFilter};
+use outbox::{Config, EventEnvelope, Outbox};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgPool, Postgres};
 
@@ -56,7 +57,7 @@ pub(crate) async fn measure(url: &str, report: &mut Report) -> Result {
     let mut config = Config::default();
     config.mode = Mode::WriterOnly;
     // The purge below is the one that is measured.
-    config.purge.enabled = false;
+    config.purge = None;
     let outbox = outbox::builder(pool.clone()).config(config).start().await?;
     let writers = Arc::new(Writers::default());
     let mut tasks: Vec<_> = (0..WRITERS)

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use outbox::{Delivery, EventEnvelope, ListenerRegistry};
+use outbox::EventEnvelope;
+use outbox::listener::{Delivery, ListenerRegistry};
 
 use crate::Result;
 use crate::database::{fresh, payload, remove};

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use outbox_runtime::event::Status;
-use outbox_runtime::store::{DeadFilter, EventFilter, EventQuery, Fingerprint, Table};
+use outbox::admin::{EventFilter, EventQuery, Payloads, Table};
+use outbox::dead::{DeadFilter, Fingerprint};
+use outbox::event::Status;
 
 use crate::exit;
 use crate::output::Format;
@@ -59,6 +60,9 @@ pub(crate) enum Command {
     List(List),
     /// Show one event
     Show(Show),
+    /// Make pending events due, end their claims, or delete them
+    #[command(subcommand)]
+    Pending(Pending),
     /// List, replay or discard dead letters
     #[command(subcommand)]
     Dead(Dead),
@@ -117,14 +121,16 @@ pub(crate) struct List {
 
 impl List {
     pub(crate) fn query(&self, now: SystemTime) -> EventQuery {
-        EventQuery {
-            filter: self.filter.resolve(now),
-            status: self.status.map(StatusArg::status),
-            below: self.below,
-            limit: self.limit,
-            payloads: self.payload,
-        }
+        let mut query = EventQuery::new().filter(self.filter.resolve(now)).limit(self.limit);
+        query.status = self.status.map(StatusArg::status);
+        query.below = self.below;
+        query.payloads(payloads(self.payload))
     }
+}
+
+/// Returns what the flag `--payload` asks for.
+fn payloads(included: bool) -> Payloads {
+    if included { Payloads::Include } else { Payloads::Omit }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -173,14 +179,14 @@ pub(crate) struct Filter {
 impl Filter {
     /// Returns the filter; `now` is the time of the database's clock.
     fn resolve(&self, now: SystemTime) -> EventFilter {
-        EventFilter {
-            event_type: self.event_type.clone(),
-            aggregate_type: self.aggregate_type.clone(),
-            aggregate_id: self.aggregate_id.clone(),
-            tenant_id: self.tenant.clone(),
-            since: self.since.map(|time| time.resolve(now)),
-            before: self.before.map(|time| time.resolve(now)),
-        }
+        let mut filter = EventFilter::new();
+        filter.event_type = self.event_type.clone();
+        filter.aggregate_type = self.aggregate_type.clone();
+        filter.aggregate_id = self.aggregate_id.clone();
+        filter.tenant_id = self.tenant.clone();
+        filter.since = self.since.map(|time| time.resolve(now));
+        filter.before = self.before.map(|time| time.resolve(now));
+        filter
     }
 }
 
@@ -191,6 +197,37 @@ pub(crate) struct Show {
     /// Show the payload
     #[arg(long)]
     pub(crate) payload: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Pending {
+    /// Make delayed or retried events due at once
+    Due(Ids),
+    /// End the claims of events, for example if a listener hangs. Another process may then call the listener
+    /// a second time
+    Release(Ids),
+    /// Delete events that are not delivered yet
+    Discard(DiscardPending),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ids {
+    /// Event ids
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) ids: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiscardPending {
+    /// Event ids
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) ids: Vec<String>,
+    /// Reason, written to standard error with each discarded event
+    #[arg(long)]
+    pub(crate) reason: String,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -271,7 +308,9 @@ impl DeadFilterArgs {
     }
 
     pub(crate) fn resolve(&self, now: SystemTime) -> DeadFilter {
-        DeadFilter { events: self.filter.resolve(now), fingerprint: self.cause }
+        let mut filter = DeadFilter::from(self.filter.resolve(now));
+        filter.fingerprint = self.cause;
+        filter
     }
 }
 
@@ -321,7 +360,13 @@ pub(crate) struct Tail {
     pub(crate) interval: Duration,
     /// Show payloads
     #[arg(long)]
-    pub(crate) payload: bool,
+    payload: bool,
+}
+
+impl Tail {
+    pub(crate) fn payloads(&self) -> Payloads {
+        payloads(self.payload)
+    }
 }
 
 fn table(name: &str) -> Result<Table, String> {

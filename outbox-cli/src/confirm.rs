@@ -14,7 +14,7 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), Fault> {
     if !stdin.is_terminal() || !std::io::stderr().is_terminal() {
         return Err(Fault::usage(
             format!("confirmation required ({question}), but there is no terminal to ask on"),
-            "add `--yes` to confirm, or `--dry-run` to preview; nothing was changed",
+            "add `--yes` to confirm; nothing was changed",
         ));
     }
     let _ = write!(anstream::stderr(), "{question} [y/N] ");

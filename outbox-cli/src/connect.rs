@@ -3,9 +3,10 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use outbox_runtime::store::{Backend, Store, Table};
+use outbox::admin::{Admin, Table};
+use outbox::tx::Backend;
 use sqlx::pool::PoolOptions;
-use sqlx::{Connection, Database, MySql, Postgres, Sqlite};
+use sqlx::{Connection, Database, MySql, Pool, Postgres, Sqlite};
 
 use crate::args::{Cli, Command, Dead, Global};
 use crate::command;
@@ -21,7 +22,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The table of an outbox, and the output format.
 #[derive(Debug)]
 pub(crate) struct Session<DB: Backend> {
-    pub(crate) store: Store<DB>,
+    pub(crate) admin: Admin<DB>,
+    pub(crate) pool: Pool<DB>,
     pub(crate) format: Format,
     /// The redacted URL, for messages.
     target: String,
@@ -29,11 +31,11 @@ pub(crate) struct Session<DB: Backend> {
 
 impl<DB: Backend> Session<DB> {
     pub(crate) fn table(&self) -> &Table {
-        self.store.table()
+        self.admin.table()
     }
 
     /// Converts a runtime error; for `map_err`.
-    pub(crate) fn fault(&self, error: outbox_runtime::Error) -> Fault {
+    pub(crate) fn fault(&self, error: outbox::Error) -> Fault {
         Fault::from_error(&error, &self.target)
     }
 }
@@ -75,12 +77,12 @@ where
         .max_connections(2)
         .acquire_timeout(CONNECT_TIMEOUT)
         .connect_lazy_with(options.clone());
-    let store = Store::new(pool.clone(), global.table.clone());
-    network::warn_if_unencrypted(&options, &store, &target).await;
-    let session = Session { store, format: global.format(), target };
+    let admin = Admin::new(pool.clone(), global.table.clone());
+    network::warn_if_unencrypted(&options, &admin, &target).await;
+    let session = Session { admin, pool, format: global.format(), target };
     let exit = dispatch(&session, command).await;
     // A server that is gone must not delay the exit.
-    let _ = tokio::time::timeout(Duration::from_secs(1), pool.close()).await;
+    let _ = tokio::time::timeout(Duration::from_secs(1), session.pool.close()).await;
     exit
 }
 
@@ -116,7 +118,7 @@ async fn dispatch<DB: Backend>(session: &Session<DB>, command: Command) -> Resul
         Command::Doctor(args) => return command::doctor::run(session, args).await,
         _ => {}
     }
-    session.store.verify().await.map_err(|error| session.fault(error))?;
+    session.admin.verify().await.map_err(|error| session.fault(error))?;
     match command {
         Command::Status(args) => command::status::run(session, &args).await,
         Command::List(args) => command::list::run(session, &args).await,
@@ -125,6 +127,7 @@ async fn dispatch<DB: Backend>(session: &Session<DB>, command: Command) -> Resul
         Command::Dead(Dead::Show(args)) => command::show::run_dead(session, &args).await,
         Command::Dead(Dead::Replay(args)) => command::dead::replay(session, &args).await,
         Command::Dead(Dead::Discard(args)) => command::dead::discard(session, &args).await,
+        Command::Pending(args) => command::pending::run(session, &args).await,
         Command::Purge(args) => command::purge::run(session, &args).await,
         Command::Tail(args) => command::tail::run(session, &args).await,
         Command::Migrate(_) | Command::Doctor(_) | Command::Completions { .. } => Ok(Exit::Success),

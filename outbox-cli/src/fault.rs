@@ -1,7 +1,7 @@
 //! Errors of a command, each with a remedy.
 
-use outbox_runtime::Error;
-use outbox_runtime::store::{DatabaseErrorKind, SchemaError};
+use outbox::Error;
+use outbox::error::{DatabaseErrorKind, SchemaError};
 
 use crate::exit::Exit;
 use crate::output::{BAD, event_count, note, sanitize};
@@ -102,11 +102,22 @@ impl Fault {
             }
             Error::NoSuchEvent { .. } => Self::negative(
                 error.to_string(),
-                "use `outbox dead list` to see the ids of dead events",
+                "use `outbox list` or `outbox dead list` to see ids",
             ),
             Error::NotDead { .. } => {
                 Self::negative(error.to_string(), "use `outbox show` for events of any status")
             }
+            Error::NotPending { .. } => Self::negative(
+                error.to_string(),
+                "use `outbox dead replay` or `outbox dead discard` for dead events",
+            ),
+            Error::NotClaimed { .. } => {
+                Self::negative(error.to_string(), "use `outbox pending due` to make it due at once")
+            }
+            Error::Claimed { .. } => Self::negative(
+                error.to_string(),
+                "use `outbox pending release` if the process that claimed it hangs",
+            ),
             Error::NoReason => Self::usage("the reason is empty", "give one with `--reason`"),
             Error::Interrupted { done, source } => {
                 let Self { what, remedy, .. } = Self::from_error(source, target);

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use outbox_runtime::store::{Backend, Store};
+use outbox::admin::Admin;
+use outbox::tx::Backend;
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -48,7 +49,7 @@ impl Network for SqliteConnectOptions {
 /// because `prefer` may have fallen back to an unencrypted connection.
 pub(crate) async fn warn_if_unencrypted<DB: Backend, N: Network>(
     options: &N,
-    store: &Store<DB>,
+    admin: &Admin<DB>,
     target: &str,
 ) {
     if !options.host().is_some_and(is_remote) {
@@ -59,7 +60,7 @@ pub(crate) async fn warn_if_unencrypted<DB: Backend, N: Network>(
     } else {
         "this program was built without TLS: install it with its default features".to_owned()
     };
-    match store.is_encrypted().await {
+    match admin.is_encrypted().await {
         Ok(Some(false)) => warn(
             &format!(
                 "the connection to {target} is not encrypted: others on the network can read passwords and events"

@@ -5,8 +5,8 @@
 //! The modules are in reading order, and each group follows an event one step further. [`event`] is an event and its
 //! row, [`listener`] the functions that handle it. [`mod@write`] inserts it in the business transaction; `inflight` has
 //! the events that are claimed and not settled. `dispatch` calls their listeners and settles them; `poll` claims due
-//! rows, woken by `notify` from other nodes. `dead` has the dead letters, with `metrics`, `retry` and what else
-//! operation needs. [`store`] is the only SQL. `run` assembles and starts it all; every loop is a `service`. `testing`
+//! rows, woken by `notify` from other nodes. `dead` has the dead letters and `admin` what people look into a
+//! table with, beside `metrics`, `retry` and what else operation needs. `store` is the only SQL. `run` assembles and starts it all; every loop is a `service`. `testing`
 //! is for the tests of applications, `simulation` for our own, and `private` for generated code.
 //!
 //! `ARCHITECTURE.md` in the repository has the glossary, a map of the files and the invariants.
@@ -24,12 +24,14 @@ mod dispatch;
 mod notify;
 mod poll;
 
+mod admin;
 mod dead;
 mod metrics;
 mod retry;
 mod throttle;
 mod trace;
 
+#[doc(hidden)]
 pub mod store;
 mod table;
 
@@ -49,6 +51,7 @@ pub mod testing;
 #[doc(hidden)]
 pub mod private;
 
+pub use admin::Admin;
 pub use dead::{BulkChange, DeadEvents, DeadGroup, DeadStream};
 pub use dispatch::EventInterceptor;
 pub use error::{ConfigFault, Error, StartError, StartFault};
@@ -57,11 +60,18 @@ pub use metrics::{HotPathSkip, Metric, MetricKind, MetricUnit, MetricsExporter};
 #[cfg(feature = "metrics")]
 pub use metrics::{MetricsFacade, PrefixError};
 pub use poll::{ClaimedEvent, PollerHandler};
-pub use retry::{Backoff, BackoffError, RetryPolicy};
+pub use retry::{Backoff, BackoffError, FailedAttempt, Failure, Retry, RetryPolicy};
 pub use run::{
-    Builder, Config, DispatcherConfig, EnvError, Mode, Outbox, PollerConfig, Purge, PurgeConfig,
-    PurgeReport, PurgeScheduler, RetryConfig, Unroutable,
+    Builder, Config, EnvError, Mode, Outbox, Purge, PurgeConfig, PurgeReport, PurgeScheduler,
+    Unroutable,
 };
+
+pub use sqlx;
+
+/// A result whose error is [`Error`] unless another one is given.
+///
+/// What a listener returns is another type, [`listener::Result`]: its error takes any other error with `?`.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Starts an outbox with every default.
 ///

@@ -1,4 +1,4 @@
-//! The delay before another attempt.
+//! Whether and when an event is tried again.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,30 +6,94 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Decides how long an event waits after a failed attempt.
+use crate::event::EventEnvelope;
+use crate::listener::ListenerError;
+
+/// Decides whether and when an event is tried again after a failed attempt.
 ///
 /// Implement it to replace the exponential [`Backoff`] of the whole outbox, and pass it to
-/// [`Builder::retry_policy`](crate::Builder::retry_policy). It decides the delay only; the number of attempts is
-/// `retry.max_attempts`.
+/// [`Builder::retry_policy`](crate::Builder::retry_policy). It sees the event, the error and the number of failed
+/// attempts. It is asked only below the limit of `max_attempts`, and not if the listener has decided itself, with
+/// [`ListenerError::permanent`] or [`ListenerError::retry_after`]. A listener that has delays of its own
+/// (`retry(base = .., max = ..)`) keeps them.
 ///
 /// ```
-/// # use outbox_runtime::{Backoff, RetryPolicy};
-/// # use std::time::Duration;
-/// let policy = Backoff::new(Duration::from_millis(200), Duration::from_secs(60))?;
-/// assert!(policy.delay(1) >= Duration::from_millis(100));
-/// assert!(policy.delay(1_000_000) <= Duration::from_secs(60));
-/// # Ok::<(), outbox_runtime::BackoffError>(())
+/// use outbox::config::{Backoff, FailedAttempt, Failure, Retry, RetryPolicy};
+/// use std::time::Duration;
+///
+/// /// Waits longer while the mail server is busy, and gives up bounced mails at once.
+/// struct MailPolicy(Backoff);
+///
+/// impl RetryPolicy for MailPolicy {
+///     fn retry(&self, attempt: &FailedAttempt<'_>) -> Retry {
+///         match &attempt.failure {
+///             Failure::Error(error) if error.to_string().contains("mailbox unavailable") => Retry::GiveUp,
+///             Failure::TimedOut(_) => Retry::After(Duration::from_secs(120)),
+///             _ => Retry::After(self.0.delay(attempt.attempts)),
+///         }
+///     }
+/// }
 /// ```
 pub trait RetryPolicy: Send + Sync {
-    /// Returns the delay before the next attempt. `failures` is the number of failed attempts, the last one
-    /// included, so it is 1 after the first.
-    fn delay(&self, failures: u32) -> Duration;
+    /// Decides what follows from a failed attempt. It is called on the worker that made the attempt, so it must not
+    /// block; if it panics, the default back-off decides.
+    fn retry(&self, attempt: &FailedAttempt<'_>) -> Retry;
+}
+
+/// A failed attempt to deliver an event, for a [`RetryPolicy`].
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct FailedAttempt<'a> {
+    /// The event.
+    pub event: &'a EventEnvelope,
+    /// The number of failed attempts, this one included, so it is 1 after the first.
+    pub attempts: u32,
+    /// How the attempt failed.
+    pub failure: Failure<'a>,
+}
+
+impl<'a> FailedAttempt<'a> {
+    /// Makes a failed attempt, to test a policy.
+    pub fn new(event: &'a EventEnvelope, attempts: u32, failure: Failure<'a>) -> Self {
+        Self { event, attempts, failure }
+    }
+}
+
+/// How an attempt to deliver an event failed.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Failure<'a> {
+    /// The listener returned an error, or an interceptor refused the call.
+    Error(&'a ListenerError),
+    /// The listener panicked.
+    Panicked,
+    /// The call took longer than its time-out, which is given.
+    TimedOut(Duration),
+}
+
+/// The decision of a [`RetryPolicy`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// The event is tried again after this delay.
+    After(Duration),
+    /// The event becomes a dead letter.
+    GiveUp,
 }
 
 /// An exponential back-off with jitter, the default [`RetryPolicy`].
 ///
 /// The delay doubles with every failure up to a limit, and is randomised so that events that failed together are
 /// not retried together: `min(max, base · 2^(failures - 1)) · U[0.5, 1.5)`, and never more than `max`.
+///
+/// ```
+/// use outbox::config::Backoff;
+/// use std::time::Duration;
+///
+/// let backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(60))?;
+/// assert!(backoff.delay(1) >= Duration::from_millis(100));
+/// assert!(backoff.delay(1_000_000) <= Duration::from_secs(60));
+/// # Ok::<(), outbox::config::BackoffError>(())
+/// ```
 #[derive(Clone)]
 pub struct Backoff {
     base: Duration,
@@ -77,6 +141,11 @@ impl Backoff {
         Self { base, max, random: Arc::new(rand::random::<f64>) }
     }
 
+    /// Returns the delay after a number of failures; 1 is the first.
+    pub fn delay(&self, failures: u32) -> Duration {
+        backoff(self.base, self.max, failures, (self.random)())
+    }
+
     /// Replaces the source of random numbers, for tests. It must return numbers from 0 (inclusive) to 1
     /// (exclusive).
     #[must_use]
@@ -92,8 +161,8 @@ impl Backoff {
 }
 
 impl RetryPolicy for Backoff {
-    fn delay(&self, failures: u32) -> Duration {
-        backoff(self.base, self.max, failures, (self.random)())
+    fn retry(&self, attempt: &FailedAttempt<'_>) -> Retry {
+        Retry::After(self.delay(attempt.attempts))
     }
 }
 

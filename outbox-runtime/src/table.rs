@@ -11,7 +11,7 @@ const MAX_PART_BYTES: usize = 63;
 /// It is the only input that is formatted into SQL. It is always quoted, so keywords are allowed.
 ///
 /// ```
-/// # use outbox_runtime::store::Table;
+/// # use outbox::admin::Table;
 /// assert!(Table::new("order").is_ok());
 /// assert!(Table::new("billing.outbox_event").is_ok());
 /// assert!(Table::new("outbox; DROP TABLE orders").is_err());

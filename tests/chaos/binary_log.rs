@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outbox::{Delivery, DoctorOptions, FindingLevel, ListenerRegistry};
+use outbox::admin::{DoctorOptions, FindingLevel};
+use outbox::listener::{Delivery, ListenerRegistry};
+use outbox_runtime::store::StoreOf;
 use outbox_servers::Server;
 use outbox_tests::{CallLog, Fresh, Log, TestTable, event, eventually, given_url};
 use sqlx::MySql;

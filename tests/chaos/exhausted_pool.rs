@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use outbox::{Delivery, EventEnvelope, ListenerRegistry};
+use outbox::EventEnvelope;
+use outbox::listener::{Delivery, ListenerRegistry};
+use outbox_runtime::store::StoreOf;
 use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 use sqlx::pool::PoolOptions;
 

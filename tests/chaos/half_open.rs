@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use outbox::{Builder, Delivery, ListenerRegistry};
+use outbox::Builder;
+use outbox::listener::{Delivery, ListenerRegistry};
+use outbox_runtime::store::StoreOf;
 use outbox_tests::{
     CallLog, Fresh, Log, Proxy, TestDatabase, TestTable, event, eventually, given_url,
 };
@@ -43,7 +45,8 @@ fn recording_listeners(received: &CallLog, semaphore: &Arc<Semaphore>) -> Listen
 }
 
 fn node<DB: TestDatabase>(builder: Builder<DB>, interval: Duration) -> Builder<DB> {
-    builder.lease(LEASE).poll_interval(interval).notify(DB::SHORT_NAME == "postgres")
+    let builder = builder.lease(LEASE).poll_interval(interval);
+    if DB::SHORT_NAME == "postgres" { builder.notify() } else { builder }
 }
 
 async fn every_loop_recovers_from_half_open_connections<DB: TestDatabase>() {

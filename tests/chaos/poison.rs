@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use outbox::{EventEnvelope, Status};
+use outbox::EventEnvelope;
+use outbox::event::Status;
 use outbox_tests::{Fresh, Node, TestDatabase, TestTable, eventually, numbered, on_every_database};
 use sqlx::ConnectOptions;
 

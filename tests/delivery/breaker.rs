@@ -4,7 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use outbox::{Delivery, EventEnvelope, Lane, ListenerError, ListenerRegistry, Status};
+use outbox::event::Status;
+use outbox::listener::{Delivery, ListenerRegistry};
+use outbox::metrics::Lane;
+use outbox::{EventEnvelope, ListenerError};
+use outbox_runtime::store::StoreOf;
 use outbox_tests::{
     CallLog, Fresh, Spans, TestDatabase, TestTable, event, eventually, on_every_database,
 };

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use outbox::{Config, Delivery, Mode, Outbox};
+use outbox::config::{Mode, PurgeConfig};
+use outbox::listener::Delivery;
+use outbox::{Config, Outbox};
 use outbox_tests::{
     CallLog, Fresh, Log, TestDatabase, event, eventually, given_url, on_every_server,
 };
@@ -59,9 +61,9 @@ async fn busy<DB: TestDatabase>(db: &Fresh<DB>, config: Config) -> (Outbox<DB>, 
 /// Lease renewal and purge often run at the same time, and the pool of a relay does not shrink for minutes.
 fn config() -> Config {
     let mut config = Config::default();
-    config.poller.interval = Duration::from_millis(10);
-    config.poller.lease = Duration::from_secs(3);
-    config.purge.interval = Duration::from_millis(1);
+    config.poll_interval = Duration::from_millis(10);
+    config.lease = Duration::from_secs(3);
+    config.purge = Some(PurgeConfig::new().interval(Duration::from_millis(1)));
     config
 }
 

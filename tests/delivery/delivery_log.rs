@@ -4,10 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outbox::{
-    Builder, Config, Delivery, EventEnvelope, ListenerError, ListenerOptions, ListenerRegistry,
-    Outbox, Outcome, Timeout, Tx,
-};
+use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry, Timeout};
+use outbox::{Builder, EventEnvelope, ListenerError, Outbox, Outcome, Tx};
 use outbox_tests::{
     CallLog, FormattedLog, Fresh, TestDatabase, event, eventually, field_names,
     in_one_thread_on_every_database,
@@ -19,7 +17,7 @@ use crate::harness::{HOUR, blocking_listener, manual_poll, with_status, write};
 
 /// A listener for each way to fail: an error, a panic and a time-out.
 fn failing() -> ListenerRegistry {
-    let short = ListenerOptions::DEFAULT.timeout(Timeout::After(Duration::from_millis(20)));
+    let short = ListenerOptions::new().timeout(Timeout::After(Duration::from_millis(20)));
     ListenerRegistry::new()
         .register_for("Order", "A", |_: Delivery| async { Err::<(), _>("the printer burns") })
         .register_for("Order", "B", |delivery: Delivery| async move {
@@ -58,11 +56,10 @@ const REASONS: [(&str, &str); 3] = [
 async fn deliver<DB: TestDatabase>(
     db: &Fresh<DB>,
     level: Level,
-    config: Config,
+    options: impl Fn(Builder<DB>) -> Builder<DB>,
 ) -> (FormattedLog, Vec<EventEnvelope>) {
     let (log, _log) = FormattedLog::capture(level);
-    let outbox = outbox::builder(db.pool.clone()).config(config).listeners(failing());
-    let outbox = outbox.poll_interval(HOUR).start().await.unwrap();
+    let outbox = options(manual_poll(db, failing())).start().await.unwrap();
     let events: Vec<EventEnvelope> = REASONS.iter().map(|(name, _)| order(name)).collect();
     write(&outbox, &events).await;
     outbox.drained().await.unwrap();
@@ -76,9 +73,8 @@ fn order(event: &str) -> EventEnvelope {
 }
 
 async fn a_retry_names_the_listener_and_the_event_once<DB: TestDatabase>(db: Fresh<DB>) {
-    let mut config = Config::default();
-    (config.retry.base, config.retry.max) = (HOUR, HOUR);
-    let (log, events) = deliver(&db, Level::INFO, config).await;
+    let options = |outbox: Builder<DB>| outbox.retry_base(HOUR).retry_max(HOUR);
+    let (log, events) = deliver(&db, Level::INFO, options).await;
     for (event, (_, reason)) in events.iter().zip(REASONS) {
         let line = line_about(&log, event);
         assert!(line.trim_start().starts_with("INFO outbox_runtime::dispatch::report: "), "{line}");
@@ -90,11 +86,10 @@ async fn a_retry_names_the_listener_and_the_event_once<DB: TestDatabase>(db: Fre
 }
 
 async fn a_dead_letter_names_the_listener_and_the_event_once<DB: TestDatabase>(db: Fresh<DB>) {
-    let mut config = Config::default();
-    (config.retry.max_attempts, config.redact_tenant) = (1, true);
+    let options = |outbox: Builder<DB>| outbox.max_attempts(1).redact_tenant();
     // With its spans and without them: a filter by level disables those first.
     for level in [Level::DEBUG, Level::ERROR] {
-        let (log, events) = deliver(&db, level, config.clone()).await;
+        let (log, events) = deliver(&db, level, options).await;
         for (event, (_, reason)) in events.iter().zip(REASONS) {
             let line = line_about(&log, event);
             assert!(line.contains("ERROR outbox_runtime::metrics::meter: "), "{line}");
@@ -156,9 +151,7 @@ async fn with_running_call<DB: TestDatabase>(
 async fn a_shutdown_that_cancels_a_call_is_logged<DB: TestDatabase>(db: Fresh<DB>) {
     let (log, _log) = FormattedLog::capture(Level::WARN);
     let received = CallLog::default();
-    let mut config = Config::default();
-    config.dispatcher.drain_timeout = Duration::from_millis(20);
-    let options = |outbox: Builder<DB>| outbox.config(config.clone()).poll_interval(HOUR);
+    let options = |outbox: Builder<DB>| outbox.drain_timeout(Duration::from_millis(20));
     let (outbox, event) = with_running_call(&db, &received, options).await;
     outbox.shutdown().await.unwrap();
     let lines = log.with(event.event_id().as_str());
@@ -207,7 +200,7 @@ async fn an_unknown_commit_names_the_listener<DB: TestDatabase>(db: Fresh<DB>) {
     };
     let (log, _log) = FormattedLog::capture(Level::WARN);
     let registry = ListenerRegistry::new().register_in_tx(
-        ListenerOptions::DEFAULT,
+        ListenerOptions::new(),
         "Order",
         "A",
         move |_: Delivery, tx: &mut Tx<DB>| {

@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use outbox::{
-    Backoff, Delivery, EventEnvelope, ListenerError, ListenerRegistry, Meta, Outbox, Status,
-};
+use outbox::config::Backoff;
+use outbox::event::Status;
+use outbox::listener::{Delivery, ListenerRegistry};
+use outbox::{EventEnvelope, ListenerError, Meta, Outbox};
+use outbox_runtime::store::StoreOf;
 use outbox_tests::{Fresh, TestDatabase, event, eventually, on_every_database};
 
 use crate::harness::{manual_poll, write};

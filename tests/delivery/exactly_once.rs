@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outbox::{
-    Completion, Delivery, EventEnvelope, ListenerError, ListenerOptions, ListenerRegistry, Outcome,
-    Status, Timeout, Tx,
-};
+use outbox::config::Completion;
+use outbox::event::Status;
+use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry, Timeout};
+use outbox::{EventEnvelope, ListenerError, Outcome, Tx};
+use outbox_runtime::store::StoreOf;
 use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 use tokio::sync::Semaphore;
@@ -82,7 +83,7 @@ async fn the_listeners_writes_and_the_settlement_commit_together<DB: TestDatabas
     create_effect_table(&db).await;
     let received = CallLog::default();
     let registry =
-        transactional_listener::<DB>(&received, ListenerOptions::DEFAULT, Then::Write("B"));
+        transactional_listener::<DB>(&received, ListenerOptions::new(), Then::Write("B"));
     let outbox = manual_poll(&db, registry).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     insert_due(&db, &outbox, &["A"]).await;
@@ -100,7 +101,7 @@ async fn the_listeners_writes_and_the_settlement_commit_together<DB: TestDatabas
 
 async fn a_failure_rolls_back_the_listeners_writes<DB: TestDatabase>(db: Fresh<DB>) {
     create_effect_table(&db).await;
-    let twice = ListenerOptions::DEFAULT.max_attempts(2).retry_base(Duration::from_millis(1));
+    let twice = ListenerOptions::new().max_attempts(2).retry_base(Duration::from_millis(1));
     for then in [Then::Fail, Then::Panic, Then::LoseTransaction] {
         let received = CallLog::default();
         let outbox = manual_poll(&db, transactional_listener::<DB>(&received, twice, then))
@@ -119,7 +120,7 @@ async fn a_deferral_rolls_back_the_listeners_writes<DB: TestDatabase>(db: Fresh<
     create_effect_table(&db).await;
     let received = CallLog::default();
     let later = Then::Answer(Outcome::RetryAfter(HOUR));
-    let registry = transactional_listener::<DB>(&received, ListenerOptions::DEFAULT, later);
+    let registry = transactional_listener::<DB>(&received, ListenerOptions::new(), later);
     let outbox = manual_poll(&db, registry).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
     eventually("it is deferred", async || with_status(&db, 2).await == 1).await;
@@ -130,7 +131,7 @@ async fn a_timeout_rolls_back_the_listeners_writes<DB: TestDatabase>(db: Fresh<D
     create_effect_table(&db).await;
     let received = CallLog::default();
     let short = Timeout::After(Duration::from_millis(100));
-    let options = ListenerOptions::DEFAULT.timeout(short).max_attempts(1);
+    let options = ListenerOptions::new().timeout(short).max_attempts(1);
     let semaphore = Then::WaitFor(Arc::new(Semaphore::new(0)));
     let outbox = manual_poll(&db, transactional_listener::<DB>(&received, options, semaphore))
         .start()
@@ -150,7 +151,7 @@ async fn cancelled_statements_leak_no_connection<DB: TestDatabase>(db: Fresh<DB>
     let received = CallLog::default();
     let recorded = received.clone();
     let short = Timeout::After(Duration::from_millis(20));
-    let options = ListenerOptions::DEFAULT.timeout(short).max_attempts(1);
+    let options = ListenerOptions::new().timeout(short).max_attempts(1);
     let registry = ListenerRegistry::new().register_in_tx(
         options,
         "Order",
@@ -191,7 +192,7 @@ async fn a_lost_lease_rolls_back_the_listeners_writes<DB: TestDatabase>(db: Fres
     let (received, semaphore) = (CallLog::default(), Arc::new(Semaphore::new(0)));
     let registry = transactional_listener::<DB>(
         &received,
-        ListenerOptions::DEFAULT,
+        ListenerOptions::new(),
         Then::WaitFor(Arc::clone(&semaphore)),
     );
     let slow = manual_poll(&db, registry).start().await.unwrap();
@@ -202,7 +203,7 @@ async fn a_lost_lease_rolls_back_the_listeners_writes<DB: TestDatabase>(db: Fres
     (&db, slow.store()).age(Duration::from_secs(40)).await;
     let other = CallLog::default();
     let done = Then::Answer(Outcome::Done);
-    let registry = transactional_listener::<DB>(&other, ListenerOptions::DEFAULT, done);
+    let registry = transactional_listener::<DB>(&other, ListenerOptions::new(), done);
     let next = manual_poll(&db, registry).start().await.unwrap();
     eventually("the other is done", async || with_status(&db, 1).await == 1).await;
     semaphore.add_permits(1);
@@ -216,9 +217,9 @@ async fn a_shutdown_rolls_back_the_listeners_writes<DB: TestDatabase>(db: Fresh<
     create_effect_table(&db).await;
     let (received, semaphore) = (CallLog::default(), Arc::new(Semaphore::new(0)));
     let mut config = outbox::Config::default();
-    config.dispatcher.drain_timeout = Duration::from_millis(50);
+    config.drain_timeout = Duration::from_millis(50);
     let registry =
-        transactional_listener::<DB>(&received, ListenerOptions::DEFAULT, Then::WaitFor(semaphore));
+        transactional_listener::<DB>(&received, ListenerOptions::new(), Then::WaitFor(semaphore));
     let outbox =
         outbox::builder(db.pool.clone()).config(config).listeners(registry).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
@@ -236,7 +237,7 @@ async fn a_done_row_can_be_deleted_in_its_transaction<DB: TestDatabase>(db: Fres
     let received = CallLog::default();
     let registry = transactional_listener::<DB>(
         &received,
-        ListenerOptions::DEFAULT,
+        ListenerOptions::new(),
         Then::Answer(Outcome::Done),
     );
     let outbox = manual_poll(&db, registry).completion(Completion::Delete).start().await.unwrap();
@@ -248,7 +249,7 @@ async fn a_done_row_can_be_deleted_in_its_transaction<DB: TestDatabase>(db: Fres
 async fn the_application_keeps_half_of_its_connections<DB: TestDatabase>(db: Fresh<DB>) {
     create_effect_table(&db).await;
     let (received, semaphore) = (CallLog::default(), Arc::new(Semaphore::new(0)));
-    let never = ListenerOptions::DEFAULT.timeout(Timeout::Never);
+    let never = ListenerOptions::new().timeout(Timeout::Never);
     let registry =
         transactional_listener::<DB>(&received, never, Then::WaitFor(Arc::clone(&semaphore)));
     let store = db.store().await;
@@ -280,7 +281,7 @@ async fn an_exhausted_pool_spends_no_attempt<DB: TestDatabase>(db: Fresh<DB>) {
         .unwrap();
     let registry = transactional_listener::<DB>(
         &received,
-        ListenerOptions::DEFAULT,
+        ListenerOptions::new(),
         Then::Answer(Outcome::Done),
     );
     let outbox = outbox::builder(pool.clone())
@@ -304,12 +305,12 @@ async fn an_exhausted_pool_spends_no_attempt<DB: TestDatabase>(db: Fresh<DB>) {
 async fn a_transactional_listener_requires_a_transaction<DB: TestDatabase>(db: Fresh<DB>) {
     let received = CallLog::default();
     let envelope = event("A");
-    let registry = transactional_listener::<DB>(&received, ListenerOptions::DEFAULT, Then::Fail)
+    let registry = transactional_listener::<DB>(&received, ListenerOptions::new(), Then::Fail)
         .build()
         .unwrap();
     let listener = registry.find("Order", "A").unwrap();
     let error: ListenerError = listener.call(envelope, 0).await.unwrap_err();
-    assert_eq!(error.kind(), outbox::ListenerErrorKind::MissingTransaction);
+    assert_eq!(error.kind(), outbox::listener::ListenerErrorKind::MissingTransaction);
     assert!(error.to_string().starts_with("no transaction of"), "{error}");
     assert_eq!(received.count(), 0);
     let plain = recording_listeners(&received).build().unwrap();
@@ -337,7 +338,7 @@ async fn a_listener_for_another_database_is_refused_at_start() {
     let db = Fresh::<sqlx::Sqlite>::new().await.expect("SQLite");
     let registry = transactional_listener::<sqlx::Postgres>(
         &CallLog::default(),
-        ListenerOptions::DEFAULT,
+        ListenerOptions::new(),
         Then::Answer(Outcome::Done),
     );
     let error = manual_poll(&db, registry).start().await.unwrap_err().to_string();

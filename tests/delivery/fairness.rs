@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use outbox::{Config, Delivery, EventEnvelope, ListenerRegistry, Mode};
+use outbox::config::Mode;
+use outbox::listener::{Delivery, ListenerRegistry};
+use outbox::{Config, EventEnvelope};
 use outbox_tests::{CallLog, Fresh, TestDatabase, event, on_every_database};
 use tokio::sync::Semaphore;
 
@@ -31,8 +33,8 @@ async fn deliver_next_to_a_stuck_listener<DB: TestDatabase>(
     let (slow, fast, semaphore) =
         (CallLog::default(), CallLog::default(), Arc::new(Semaphore::new(0)));
     let mut config = Config::default();
-    (config.mode, config.poller.interval) = (mode, HOUR);
-    (config.dispatcher.hot_capacity, config.dispatcher.cold_capacity) = (capacity, capacity);
+    (config.mode, config.poll_interval) = (mode, HOUR);
+    (config.hot_capacity, config.cold_capacity) = (capacity, capacity);
     let counted = CountingMetrics::default();
     let outbox = outbox::builder(db.pool.clone())
         .config(config)

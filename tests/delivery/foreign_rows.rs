@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use outbox::{Delivery, ListenerRegistry, Status};
+use outbox::event::Status;
+use outbox::listener::{Delivery, ListenerRegistry};
 use outbox_tests::{CallLog, Fresh, TestDatabase, eventually, on_every_database};
 
 use crate::harness::{first_row, manual_poll, with_status};

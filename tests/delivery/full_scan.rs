@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use outbox::{Delivery, ListenerOptions, ListenerRegistry};
+use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry};
 use outbox_tests::{CallLog, Fresh, TestDatabase, on_every_database};
 use tokio::sync::Semaphore;
 
@@ -22,7 +22,7 @@ const TIMED: usize = 60;
 /// Returns a listener for `A`, and one for `Limited` with two concurrent calls that never return.
 fn listeners(received: &CallLog, stuck: &Arc<Semaphore>) -> ListenerRegistry {
     let (received, stuck) = (received.clone(), Arc::clone(stuck));
-    let limited = ListenerOptions::DEFAULT.concurrency(2);
+    let limited = ListenerOptions::new().concurrency(2);
     ListenerRegistry::new()
         .register_for("Order", "A", move |delivery: Delivery| {
             received.record(&delivery);
@@ -96,7 +96,7 @@ async fn a_listener_at_its_limit_drains_its_backlog<DB: TestDatabase>(db: Fresh<
     db.fill("Limited", 0, 1_000_001, EVENTS as u64).await;
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
-    let limited = ListenerOptions::DEFAULT.concurrency(2);
+    let limited = ListenerOptions::new().concurrency(2);
     let registry = ListenerRegistry::new().register_for("Order", "A", |_: Delivery| async {});
     let registry = registry.register_with(limited, "Order", "Limited", move |_: Delivery| {
         counted.fetch_add(1, Ordering::Relaxed);

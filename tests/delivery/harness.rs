@@ -3,10 +3,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use outbox::{
-    Builder, Delivery, EventEnvelope, HotPathSkip, Lane, ListenerRegistry, MetricsExporter, Outbox,
-    VerdictKind,
-};
+use outbox::listener::{Delivery, ListenerRegistry};
+use outbox::metrics::{HotPathSkip, Lane, MetricsExporter, VerdictKind};
+use outbox::{Builder, EventEnvelope, Outbox};
+use outbox_runtime::store::StoreOf;
 use outbox_tests::{CallLog, Fresh, Row, TestDatabase, TestTable, event};
 use tokio::sync::Semaphore;
 

@@ -4,10 +4,12 @@ use std::error::Error;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use outbox::{
-    Delivery, EventEnvelope, EventInterceptor, Lane, ListenerError, ListenerRegistry,
-    MetricsExporter, Result, Status, Unroutable, VerdictKind, WriterHook,
-};
+use outbox::config::Unroutable;
+use outbox::event::Status;
+use outbox::listener::{Delivery, EventInterceptor, ListenerRegistry};
+use outbox::metrics::{Lane, MetricsExporter, VerdictKind};
+use outbox::tx::WriterHook;
+use outbox::{EventEnvelope, ListenerError, ListenerResult};
 use outbox_tests::{CallLog, Fresh, TestDatabase, event, eventually, on_every_database};
 
 use crate::harness::{first_row, insert_due, manual_poll, recording_listeners, with_status, write};
@@ -28,12 +30,12 @@ impl Trace {
 struct RecordingInterceptor(&'static str, Trace);
 
 impl EventInterceptor for RecordingInterceptor {
-    fn before(&self, _: &EventEnvelope, attempts: u32) -> Result {
+    fn before(&self, _: &EventEnvelope, attempts: u32) -> ListenerResult {
         self.1.note(format!("before {} {attempts}", self.0));
         if self.0 == "refuses" { Err("refused".into()) } else { Ok(()) }
     }
 
-    fn after(&self, _: &EventEnvelope, error: Option<&ListenerError>) -> Result {
+    fn after(&self, _: &EventEnvelope, error: Option<&ListenerError>) -> ListenerResult {
         self.1.note(format!("after {} {error:?}", self.0, error = error.map(ToString::to_string)));
         Err("ignored".into())
     }
@@ -141,7 +143,7 @@ impl WriterHook for PanickingHook {
     fn before_write(
         &self,
         events: Vec<EventEnvelope>,
-    ) -> std::result::Result<Vec<EventEnvelope>, Box<dyn Error + Send + Sync>> {
+    ) -> Result<Vec<EventEnvelope>, Box<dyn Error + Send + Sync>> {
         assert!(events[0].event_type() != "B", "a hook panics");
         Ok(events)
     }

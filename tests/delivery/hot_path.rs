@@ -2,9 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use outbox::{
-    Config, Delivery, EventEnvelope, HotPathSkip, Lane, ListenerOptions, ListenerRegistry, Status,
-};
+use outbox::event::Status;
+use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry};
+use outbox::metrics::{HotPathSkip, Lane};
+use outbox::{Config, EventEnvelope};
+use outbox_runtime::store::StoreOf;
 use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
 use crate::harness::{
@@ -85,8 +87,8 @@ async fn a_rolled_back_event_is_never_delivered<DB: TestDatabase>(db: Fresh<DB>)
 async fn no_event_is_lost_when_the_hot_queue_is_full<DB: TestDatabase>(db: Fresh<DB>) {
     let (received, counted) = (CallLog::default(), CountingMetrics::default());
     let mut config = Config::default();
-    config.dispatcher.hot_capacity = 1;
-    config.poller.interval = HOUR;
+    config.hot_capacity = 1;
+    config.poll_interval = HOUR;
     let outbox = outbox::builder(db.pool.clone())
         .config(config)
         .listeners(recording_listeners(&received))
@@ -160,7 +162,7 @@ async fn a_stuck_listener_gets_only_its_share_of_permits<DB: TestDatabase>(db: F
     let received = CallLog::default();
     let stuck = received.clone();
     let registry = recording_listeners(&received).register_with(
-        ListenerOptions::DEFAULT.concurrency(1).timeout(outbox::Timeout::Never),
+        ListenerOptions::new().concurrency(1).timeout(outbox::listener::Timeout::Never),
         "Order",
         "Stuck",
         move |delivery: Delivery| {
@@ -187,9 +189,9 @@ async fn a_stuck_listener_gets_only_its_share_of_permits<DB: TestDatabase>(db: F
 
 async fn a_stuck_listener_with_a_timeout_does_not_block_others<DB: TestDatabase>(db: Fresh<DB>) {
     let received = CallLog::default();
-    let short = outbox::Timeout::After(Duration::from_millis(50));
+    let short = outbox::listener::Timeout::After(Duration::from_millis(50));
     let registry = recording_listeners(&received).register_with(
-        ListenerOptions::DEFAULT.timeout(short).max_attempts(1),
+        ListenerOptions::new().timeout(short).max_attempts(1),
         "Order",
         "Stuck",
         |_: Delivery| std::future::pending::<()>(),
@@ -208,8 +210,8 @@ async fn a_stuck_listener_with_a_timeout_does_not_block_others<DB: TestDatabase>
 async fn large_payloads_are_delivered_within_max_bytes<DB: TestDatabase>(db: Fresh<DB>) {
     let received = CallLog::default();
     let mut config = Config::default();
-    config.dispatcher.max_bytes = 3 * 1024 * 1024;
-    config.poller.interval = HOUR;
+    config.max_bytes = 3 * 1024 * 1024;
+    config.poll_interval = HOUR;
     let registry = ListenerRegistry::new().register("Large", {
         let received = received.clone();
         move |delivery: Delivery| {

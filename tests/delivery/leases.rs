@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outbox::{
-    Delivery, EventEnvelope, ListenerError, ListenerOptions, ListenerRegistry, Outcome, Status,
-    Timeout,
-};
+use outbox::event::Status;
+use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry, Timeout};
+use outbox::{EventEnvelope, ListenerError, Outcome};
+use outbox_runtime::store::StoreOf;
 use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 use tokio::sync::Semaphore;
 
@@ -199,9 +199,9 @@ async fn an_unreadable_row_does_not_affect_others<DB: TestDatabase>(db: Fresh<DB
 async fn a_shutdown_releases_all_rows_immediately<DB: TestDatabase>(db: Fresh<DB>) {
     let (received, semaphore) = (CallLog::default(), Arc::new(Semaphore::new(0)));
     let mut config = outbox::Config::default();
-    config.dispatcher.workers = 2;
-    config.dispatcher.drain_timeout = Duration::from_millis(50);
-    config.poller.interval = HOUR;
+    config.workers = 2;
+    config.drain_timeout = Duration::from_millis(50);
+    config.poll_interval = HOUR;
     let leaving = outbox::builder(db.pool.clone())
         .config(config)
         .listeners(blocking_listener(&received, &semaphore))
@@ -234,7 +234,7 @@ async fn a_shutdown_releases_all_rows_immediately<DB: TestDatabase>(db: Fresh<DB
 async fn a_slow_listener_does_not_delay_others<DB: TestDatabase>(db: Fresh<DB>) {
     let (received, semaphore) = (CallLog::default(), Arc::new(Semaphore::new(0)));
     let (recorded, blocking_listener) = (received.clone(), Arc::clone(&semaphore));
-    let slow = ListenerOptions::DEFAULT.concurrency(2).timeout(Timeout::Never);
+    let slow = ListenerOptions::new().concurrency(2).timeout(Timeout::Never);
     let registry = recording_listeners(&received).register_with(
         slow,
         "Order",

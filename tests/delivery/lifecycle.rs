@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outbox::{Delivery, Error, EventEnvelope, ListenerRegistry, Status};
+use outbox::event::Status;
+use outbox::listener::{Delivery, ListenerRegistry};
+use outbox::{Error, EventEnvelope};
+use outbox_runtime::store::StoreOf;
 use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 use tokio::sync::Semaphore;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use outbox::Completion;
+use outbox::config::Completion;
 use outbox_tests::{CallLog, Fresh, TestDatabase, event, eventually, on_every_server};
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 use tokio::sync::Semaphore;

@@ -9,6 +9,7 @@
     reason = "a test fails by panicking, and documents itself by its name"
 )]
 
+mod admin;
 mod breaker;
 mod connection_lifetime;
 mod connections;

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use outbox::{
-    Config, Delivery, Error, Lane, ListenerOptions, ListenerRegistry, Mode, Status, Timeout,
-    Unroutable,
-};
+use outbox::config::{Mode, Unroutable};
+use outbox::event::Status;
+use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry, Timeout};
+use outbox::metrics::Lane;
+use outbox::{Config, Error};
+use outbox_runtime::store::StoreOf;
 use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
 use crate::harness::{
@@ -137,15 +139,15 @@ async fn unroutable_events_become_dead_while_listeners_are_at_their_limit<DB: Te
         let (stuck, received) = (CallLog::default(), CallLog::default());
         let registry =
             if others { recording_listeners(&received) } else { ListenerRegistry::new() };
-        let one = ListenerOptions::DEFAULT.concurrency(1).timeout(Timeout::Never);
+        let one = ListenerOptions::new().concurrency(1).timeout(Timeout::Never);
         let recorded = stuck.clone();
         let registry = registry.register_with(one, "Order", "Stuck", move |delivery: Delivery| {
             recorded.record(&delivery);
             std::future::pending::<()>()
         });
         let mut config = Config::default();
-        (config.unroutable, config.poller.interval) = (Unroutable::Dead, HOUR);
-        (config.dispatcher.cold_capacity, config.dispatcher.drain_timeout) = (64, Duration::ZERO);
+        (config.unroutable, config.poll_interval) = (Unroutable::Dead, HOUR);
+        (config.cold_capacity, config.drain_timeout) = (64, Duration::ZERO);
         let builder = outbox::builder(db.pool.clone()).config(config).listeners(registry);
         let outbox = builder.start().await.unwrap();
         insert_due(&db, &outbox, &["Stuck"; 40]).await;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use outbox::{Config, EventType, ListenerRegistry, Mode, Outbox};
+use outbox::config::Mode;
+use outbox::listener::ListenerRegistry;
+use outbox::{EventType, Outbox};
 use outbox_tests::{
     CallLog, FormattedLog, Fresh, TestDatabase, event, eventually, field_names,
     in_one_thread_on_every_database,
@@ -13,9 +15,7 @@ use crate::harness::{manual_poll, recording_listeners};
 
 async fn a_start_is_logged_once<DB: TestDatabase>(db: Fresh<DB>) {
     let (log, _log) = FormattedLog::capture(Level::INFO);
-    let mut config = Config::default();
-    config.node_name = Some("alpha".to_owned());
-    let outbox = outbox::builder(db.pool.clone()).config(config);
+    let outbox = outbox::builder(db.pool.clone()).node_name("alpha");
     let outbox = outbox.listeners(recording_listeners(&CallLog::default()));
     outbox.start().await.unwrap().shutdown().await.unwrap();
     let lines = log.with("the outbox has started");
@@ -179,7 +179,7 @@ in_one_thread_on_every_database!(
 async fn listening_for_notifications_again_is_logged() {
     let Some(db) = Fresh::<sqlx::Postgres>::new().await else { return };
     let (log, _log) = FormattedLog::capture(Level::INFO);
-    let outbox = manual_poll(&db, recording_listeners(&CallLog::default())).notify(true);
+    let outbox = manual_poll(&db, recording_listeners(&CallLog::default())).notify();
     let outbox = outbox.start().await.unwrap();
     let listening = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() \
         AND query LIKE 'LISTEN%'";

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use outbox::Mode;
+use outbox::config::Mode;
 use outbox_tests::{CallLog, Fresh, Log, event, eventually};
 use sqlx::Postgres;
 
@@ -20,10 +20,9 @@ async fn a_commit_wakes_other_nodes() {
     }
     let received = CallLog::default();
     // Its poll interval is an hour.
-    let worker =
-        manual_poll(&db, recording_listeners(&received)).notify(true).start().await.unwrap();
+    let worker = manual_poll(&db, recording_listeners(&received)).notify().start().await.unwrap();
     let producer =
-        outbox::builder(db.pool.clone()).mode(Mode::WriterOnly).notify(true).start().await.unwrap();
+        outbox::builder(db.pool.clone()).mode(Mode::WriterOnly).notify().start().await.unwrap();
     eventually("it listens", async || db.number(LISTENERS).await == 1).await;
     worker.drained().await.unwrap();
     let mut waits = Vec::new();
@@ -60,9 +59,9 @@ async fn lost_notifications_are_logged() {
     let (log, _log) = Log::capture();
     let received = CallLog::default();
     let worker =
-        outbox::builder(db.pool.clone()).listeners(recording_listeners(&received)).notify(true);
+        outbox::builder(db.pool.clone()).listeners(recording_listeners(&received)).notify();
     let worker = worker.start().await.unwrap();
-    let producer = outbox::builder(db.pool.clone()).mode(Mode::WriterOnly).notify(true);
+    let producer = outbox::builder(db.pool.clone()).mode(Mode::WriterOnly).notify();
     let producer = producer.start().await.unwrap();
     write(&producer, &[event("A")]).await;
     received.wait_for(1).await;

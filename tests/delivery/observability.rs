@@ -1,15 +1,18 @@
 //! Operations: dead letters, metrics and spans.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use std::time::{Duration, Instant};
 
-use outbox::{
-    ClaimedEvent, Config, DeadFilter, Delivery, EventEnvelope, ListenerError, ListenerRegistry,
-    MetricsExporter, Mode, Outbox, PollerHandler, Stats, Unroutable, VerdictKind,
-};
+use outbox::admin::Stats;
+use outbox::config::{Mode, Unroutable};
+use outbox::dead::DeadFilter;
+use outbox::listener::{ClaimedEvent, Delivery, ListenerRegistry, PollerHandler};
+use outbox::metrics::{MetricsExporter, VerdictKind};
+use outbox::{Config, EventEnvelope, ListenerError, Outbox};
 use outbox_tests::{CallLog, Fresh, Spans, TestDatabase, event, eventually, on_every_database};
 use tokio::sync::Semaphore;
 
@@ -180,8 +183,8 @@ impl PollerHandler for Full {
         0
     }
 
-    fn handle(&self, _: ClaimedEvent, _: u32) -> bool {
-        false
+    fn handle(&self, _: ClaimedEvent, _: u32) -> ControlFlow<()> {
+        ControlFlow::Break(())
     }
 }
 
@@ -193,7 +196,7 @@ async fn unroutable_events_are_counted<DB: TestDatabase>(db: Fresh<DB>) {
         eventually("a sample", async || !topics.0.lock().unwrap().tables.is_empty()).await;
         outbox.shutdown().await.unwrap();
         let stats = topics.0.lock().unwrap().tables[0];
-        (stats.pending, stats.unknown)
+        (stats.pending, stats.unroutable)
     };
     let topics = Topics::default();
     let handled = outbox::builder(db.pool.clone()).handler(Full).metrics(topics.clone());
@@ -201,8 +204,8 @@ async fn unroutable_events_are_counted<DB: TestDatabase>(db: Fresh<DB>) {
     // This test is about pending rows, so nothing must be claimed.
     let topics = Topics::default();
     let mut config = Config::default();
-    config.poller.interval = HOUR;
-    config.poller.skip_recent = HOUR * 1_000;
+    config.poll_interval = HOUR;
+    config.skip_recent = HOUR * 1_000;
     let received = outbox::builder(db.pool.clone())
         .config(config)
         .listeners(recording_listeners(&CallLog::default()));

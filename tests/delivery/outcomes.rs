@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use outbox::{
-    Backoff, Delivery, ListenerError, ListenerOptions, ListenerRegistry, Outcome, Result, Status,
-    VerdictKind,
-};
+use outbox::config::{Backoff, FailedAttempt, Retry, RetryPolicy};
+use outbox::event::Status;
+use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry};
+use outbox::metrics::VerdictKind;
+use outbox::{ListenerError, ListenerResult, Outcome};
+use outbox_runtime::store::StoreOf;
 use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
 use crate::harness::{
@@ -34,7 +36,7 @@ async fn failures_are_retried_by_the_policy_and_then_become_dead<DB: TestDatabas
     let (received, counted) = (CallLog::default(), CountingMetrics::default());
     // Time passes by aging the rows, and the jitter is constant.
     let policy = Backoff::new(HOUR, 3 * HOUR).unwrap().with_random(|| 0.5);
-    let outbox = manual_poll(&db, failing(&received, ListenerOptions::DEFAULT))
+    let outbox = manual_poll(&db, failing(&received, ListenerOptions::new()))
         .retry_policy(policy)
         .max_attempts(4)
         .metrics(counted.clone())
@@ -68,7 +70,7 @@ async fn failures_are_retried_by_the_policy_and_then_become_dead<DB: TestDatabas
 
 async fn retries_do_not_wait_for_the_poll_interval<DB: TestDatabase>(db: Fresh<DB>) {
     let received = CallLog::default();
-    let options = ListenerOptions::DEFAULT
+    let options = ListenerOptions::new()
         .max_attempts(4)
         .retry_base(Duration::from_millis(60))
         .retry_max(Duration::from_millis(100));
@@ -162,7 +164,7 @@ async fn unstorable_error_texts_do_not_affect_other_events<DB: TestDatabase>(db:
     let received = CallLog::default();
     let registry =
         recording_listeners(&received).register_for("Order", "BadError", |_: Delivery| async {
-            Result::<()>::Err(format!("\0\u{1b}[31m {}", "ü".repeat(100_000)).into())
+            ListenerResult::<()>::Err(format!("\0\u{1b}[31m {}", "ü".repeat(100_000)).into())
         });
     let outbox = manual_poll(&db, registry).max_attempts(1).start().await.unwrap();
     write(&outbox, &[event("BadError"), event("A"), event("BadError"), event("B")]).await;
@@ -213,8 +215,8 @@ impl std::error::Error for PanickingError {}
 
 struct PanickingPolicy;
 
-impl outbox::RetryPolicy for PanickingPolicy {
-    fn delay(&self, _: u32) -> Duration {
+impl RetryPolicy for PanickingPolicy {
+    fn retry(&self, _: &FailedAttempt<'_>) -> Retry {
         panic!("a policy panics");
     }
 }
@@ -222,8 +224,8 @@ impl outbox::RetryPolicy for PanickingPolicy {
 async fn a_panic_while_handling_a_failure_spends_an_attempt<DB: TestDatabase>(db: Fresh<DB>) {
     let received = CallLog::default();
     let recorded = received.clone();
-    let registry = failing(&received, ListenerOptions::DEFAULT.concurrency(1)).register_with(
-        ListenerOptions::DEFAULT.concurrency(1).max_attempts(1),
+    let registry = failing(&received, ListenerOptions::new().concurrency(1)).register_with(
+        ListenerOptions::new().concurrency(1).max_attempts(1),
         "Order",
         "PanickingError",
         move |delivery: Delivery| {

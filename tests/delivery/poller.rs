@@ -1,13 +1,16 @@
 //! The events the poller claims, and when.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use outbox::{
-    ClaimedEvent, Config, Delivery, EventEnvelope, HotPathSkip, Lane, ListenerOptions,
-    ListenerRegistry, PollerHandler, Status, Unroutable,
-};
+use outbox::config::Unroutable;
+use outbox::event::Status;
+use outbox::listener::{ClaimedEvent, Delivery, ListenerOptions, ListenerRegistry, PollerHandler};
+use outbox::metrics::{HotPathSkip, Lane};
+use outbox::{Config, EventEnvelope};
+use outbox_runtime::store::StoreOf;
 use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
 
 use crate::harness::{
@@ -58,8 +61,8 @@ async fn delayed_events_are_delivered_on_time<DB: TestDatabase>(db: Fresh<DB>) {
 async fn recent_rows_can_be_skipped<DB: TestDatabase>(db: Fresh<DB>) {
     let received = CallLog::default();
     let mut config = Config::default();
-    config.poller.skip_recent = Duration::from_secs(60);
-    config.poller.interval = HOUR;
+    config.skip_recent = Duration::from_secs(60);
+    config.poll_interval = HOUR;
     let outbox = outbox::builder(db.pool.clone())
         .config(config)
         .listeners(recording_listeners(&received))
@@ -103,14 +106,15 @@ impl PollerHandler for BufferingHandler {
         self.capacity.load(Ordering::SeqCst)
     }
 
-    fn handle(&self, claimed: ClaimedEvent, attempts: u32) -> bool {
+    fn handle(&self, claimed: ClaimedEvent, attempts: u32) -> ControlFlow<()> {
         let mut buffered = self.buffered.lock().unwrap();
         buffered.push((claimed, attempts));
         let enough = buffered.len() == 4;
         if enough {
             self.capacity.store(0, Ordering::SeqCst);
+            return ControlFlow::Break(());
         }
-        !enough
+        ControlFlow::Continue(())
     }
 }
 
@@ -188,7 +192,7 @@ async fn a_limited_listener_drains_its_backlog<DB: TestDatabase>(db: Fresh<DB>) 
         // Older than the position where any claim ends.
         rows.age(Duration::from_secs(60)).await;
         let recorded = received.clone();
-        let two = ListenerOptions::DEFAULT.concurrency(2);
+        let two = ListenerOptions::new().concurrency(2);
         let registry = recording_listeners(&received).register_with(
             two,
             "Order",
@@ -215,12 +219,12 @@ async fn a_stuck_listener_leaves_capacity_for_others<DB: TestDatabase>(db: Fresh
             rows.insert_due(chunk).await;
         }
         rows.insert_due(&[event("A"), event("B")]).await;
-        let one = ListenerOptions::DEFAULT.concurrency(1).timeout(outbox::Timeout::Never);
+        let one = ListenerOptions::new().concurrency(1).timeout(outbox::listener::Timeout::Never);
         let registry =
             recording_listeners(&received)
                 .register_with(one, "Order", "Stuck", |_: Delivery| std::future::pending::<()>());
         let mut config = Config::default();
-        config.dispatcher.drain_timeout = Duration::ZERO;
+        config.drain_timeout = Duration::ZERO;
         config.unroutable = policy;
         let outbox = outbox::builder(db.pool.clone())
             .config(config)
@@ -251,8 +255,8 @@ async fn an_unknown_event_does_not_delay_a_scheduled_one<DB: TestDatabase>(db: F
 async fn one_poll_claims_one_batch<DB: TestDatabase>(db: Fresh<DB>) {
     let received = CallLog::default();
     let mut config = Config::default();
-    config.poller.batch_size = 8;
-    config.poller.interval = HOUR;
+    config.batch_size = 8;
+    config.poll_interval = HOUR;
     let outbox = outbox::builder(db.pool.clone())
         .config(config)
         .listeners(recording_listeners(&received))

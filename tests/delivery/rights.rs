@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use outbox::{
-    Builder, Completion, Config, DeadEvents, DeadFilter, Delivery, DoctorOptions, Error,
-    EventQuery, ListenerError, ListenerRegistry, Mode, Outbox, PurgeConfig, PurgeScheduler,
-    SchemaError, StartFault, Store, Table,
-};
+use outbox::admin::{Admin, DoctorOptions, EventQuery, FindingLevel, PurgeScheduler, Table};
+use outbox::config::{Completion, Mode, PurgeConfig};
+use outbox::dead::DeadFilter;
+use outbox::error::{SchemaError, StartFault};
+use outbox::listener::{Delivery, ListenerRegistry};
+use outbox::{Builder, Error, ListenerError, Outbox};
 use outbox_tests::{CallLog, FormattedLog, Fresh, TestDatabase, event, eventually, in_one_thread};
 use sqlx::Pool;
 use sqlx::pool::PoolOptions;
@@ -123,12 +124,12 @@ impl Role {
         table: &str,
         registry: ListenerRegistry,
     ) -> Builder<DB> {
-        let mut config = Config::default();
-        (config.mode, config.purge.enabled) = (self.mode, self.purge);
-        config.completion = self.completion;
-        config.purge.retention = HOUR;
-        let outbox = outbox::builder(user.pool.clone()).config(config).table(table);
-        outbox.listeners(registry).poll_interval(Duration::from_millis(50))
+        let mut purge = PurgeConfig::default();
+        purge.retention = HOUR;
+        let outbox = outbox::builder(user.pool.clone()).table(table).mode(self.mode);
+        let outbox = outbox.completion(self.completion).listeners(registry);
+        let outbox = outbox.poll_interval(Duration::from_millis(50));
+        outbox.purge(self.purge.then_some(purge))
     }
 
     async fn start<DB: TestDatabase>(
@@ -196,17 +197,20 @@ async fn each_role_works_with_its_documented_privileges<DB: TestDatabase>(db: Fr
 
 /// Does what an administrator does with dead letters and old events. There are three dead letters.
 async fn administrate<DB: TestDatabase>(admin: &User<DB>, table: &Table) {
-    let store = Store::new(admin.pool.clone(), table.clone());
-    store.verify().await.unwrap();
-    assert_eq!(store.list(&EventQuery::default()).await.unwrap().len(), 4);
-    let findings = store.doctor(&DoctorOptions::default()).await.unwrap();
-    let unknown = outbox::FindingLevel::Unknown;
+    let events = Admin::new(admin.pool.clone(), table.clone());
+    events.verify().await.unwrap();
+    events.stats().await.unwrap();
+    assert_eq!(events.list(&EventQuery::default()).await.unwrap().len(), 4);
+    let findings = events.doctor(&DoctorOptions::default()).await.unwrap();
+    let unknown = FindingLevel::Unknown;
     assert!(findings.iter().all(|finding| finding.level != unknown), "{findings:?}");
-    let dead = DeadEvents::new(admin.pool.clone(), table.clone());
+    let dead = events.dead();
     let all = DeadFilter::default();
     let ids: Vec<_> =
         dead.query(&all, 10).await.unwrap().into_iter().map(|dead| dead.event_id).collect();
     dead.replay(&ids[0]).await.unwrap();
+    events.make_due(&ids[0]).await.unwrap();
+    events.discard(&ids[0], "a test").await.unwrap();
     dead.discard(&ids[1], "a test").await.unwrap();
     assert_eq!(dead.replay_all(&all, 10).await.unwrap(), 1);
     let mut config = PurgeConfig::default();

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use outbox::{DeadFilter, Delivery, ListenerError};
+use outbox::ListenerError;
+use outbox::dead::DeadFilter;
+use outbox::listener::Delivery;
 use outbox_tests::{CallLog, Fresh, TestDatabase, event, eventually, on_every_server};
 use sqlx::pool::PoolOptions;
 use sqlx::{Pool, SqlSafeStr};

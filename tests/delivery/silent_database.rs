@@ -21,7 +21,7 @@ async fn a_shutdown_has_one_deadline<DB: TestDatabase>(db: Fresh<DB>) {
     let pool = PoolOptions::<DB>::new().connect_with(options).await.unwrap();
     let (received, semaphore) = (CallLog::default(), Arc::new(Semaphore::new(0)));
     let mut config = Config::default();
-    config.dispatcher.drain_timeout = DRAIN;
+    config.drain_timeout = DRAIN;
     let builder =
         outbox::builder(pool).config(config).listeners(blocking_listener(&received, &semaphore));
     // Every loop has statements to run all the time.

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use outbox::{
-    Config, Delivery, Error, ListenerRegistry, StartError, StartFault, Table, migration_sql,
-};
+use outbox::admin::{Table, migration_sql};
+use outbox::error::{StartError, StartFault};
+use outbox::listener::{Delivery, ListenerRegistry};
+use outbox::{Config, Error};
 use outbox_tests::{CallLog, Fresh, TestDatabase, event, on_every_database};
 use sqlx::pool::PoolOptions;
 
@@ -20,9 +21,9 @@ fn faults(error: Error) -> StartError {
 async fn all_start_faults_are_reported_together<DB: TestDatabase>(db: Fresh<DB>) {
     let mut config = Config::default();
     config.table = "drop table; --".to_owned();
-    config.dispatcher.workers = 0;
-    config.poller.lease = Duration::from_millis(1);
-    config.retry.base = Duration::from_secs(120);
+    config.workers = 0;
+    config.lease = Duration::from_millis(1);
+    config.retry_base = Duration::from_secs(120);
     config.node_name = Some("two words".to_owned());
     let registry = ListenerRegistry::new()
         .register("A", |_: Delivery| async {})
@@ -33,9 +34,9 @@ async fn all_start_faults_are_reported_together<DB: TestDatabase>(db: Fresh<DB>)
     for part in [
         "`table` must be `name` or `schema.name`",
         "but is `drop table; --`",
-        "`dispatcher.workers` must be at least 1, but is 0",
-        "`poller.lease` must be between 1 second and 1 hour, but is 1ms",
-        "`retry.max` must be at least `retry.base`, but is 60s",
+        "`workers` must be at least 1, but is 0",
+        "`lease` must be between 1 second and 1 hour, but is 1ms",
+        "`retry_max` must be at least `retry_base`, but is 60s",
         "`node_name` must be 1 to 100 printable ASCII characters without spaces, but is \"two words\"",
         "two listeners for event `A` of aggregate `__GLOBAL__`",
         "delivery/start.rs:",
@@ -51,7 +52,7 @@ async fn no_table_is_created_if_the_start_fails<DB: TestDatabase>(db: Fresh<DB>)
         let registry = recording_listeners(&CallLog::default());
         let started = manual_poll(&db, registry).table(table).workers(0).start().await;
         let error = faults(started.unwrap_err());
-        assert!(error.to_string().contains("`dispatcher.workers` must be at least 1"), "{error}");
+        assert!(error.to_string().contains("`workers` must be at least 1"), "{error}");
         assert!(
             db.try_run("SELECT COUNT(*) FROM outbox_event").await.is_err(),
             "no table is created"
@@ -205,7 +206,7 @@ async fn a_start_without_listeners_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
 
 async fn notify_requires_postgres<DB: TestDatabase>(db: Fresh<DB>) {
     let received = CallLog::default();
-    let started = manual_poll(&db, recording_listeners(&received)).notify(true).start().await;
+    let started = manual_poll(&db, recording_listeners(&received)).notify().start().await;
     if DB::URL_VARIABLE == Some("OUTBOX_TEST_POSTGRES_URL") {
         started.unwrap().shutdown().await.unwrap();
     } else {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use outbox::Mode;
+use outbox::config::Mode;
 use outbox_tests::{CallLog, Fresh, TestDatabase, event, eventually, on_every_database};
 use tokio::runtime::Handle;
 

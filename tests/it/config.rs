@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use outbox::{Config, EnvError, Mode};
+use outbox::Config;
+use outbox::config::{EnvError, Mode};
 
 fn from(variables: &[(&str, &str)]) -> Result<Config, EnvError> {
     Config::from_variables(|name| {
@@ -24,20 +25,21 @@ fn every_variable_is_read() {
         ("OUTBOX_RELAY_BATCH_SIZE", "77"),
         ("OUTBOX_RELAY_LOCK_TTL", "2m"),
         ("OUTBOX_RELAY_MAX_ATTEMPTS", "3"),
-        ("OUTBOX_CLEANER_ENABLED", "off"),
+        ("OUTBOX_CLEANER_ENABLED", "on"),
         ("OUTBOX_CLEANER_RETENTION", "1d"),
         ("OUTBOX_CLEANER_BATCH_SIZE", "50"),
     ])
     .unwrap();
     assert_eq!(config.mode, Mode::WriterOnly);
-    assert_eq!(config.poller.interval, Duration::from_millis(250));
-    assert_eq!(config.poller.batch_size, 77);
-    assert_eq!(config.poller.lease, Duration::from_secs(120));
-    assert_eq!(config.retry.max_attempts, 3);
-    assert!(!config.purge.enabled);
-    assert_eq!(config.purge.retention, Duration::from_secs(86_400));
-    assert_eq!(config.purge.batch_size, 50);
+    assert_eq!(config.poll_interval, Duration::from_millis(250));
+    assert_eq!(config.batch_size, 77);
+    assert_eq!(config.lease, Duration::from_secs(120));
+    assert_eq!(config.max_attempts, 3);
+    let purge = config.purge.clone().unwrap();
+    assert_eq!(purge.retention, Duration::from_secs(86_400));
+    assert_eq!(purge.batch_size, 50);
     assert!(config.faults().is_empty());
+    assert_eq!(from(&[("OUTBOX_CLEANER_ENABLED", "off")]).unwrap().purge, None);
 }
 
 #[test]
@@ -66,6 +68,6 @@ fn all_invalid_variables_are_reported_together() {
 fn durations_have_the_same_range_as_in_listeners() {
     // In milliseconds this exceeds 64 bits.
     let config = from(&[("OUTBOX_CLEANER_RETENTION", "18532312820653089s")]).unwrap();
-    assert_eq!(config.purge.retention, Duration::from_secs(18_532_312_820_653_089));
+    assert_eq!(config.purge.unwrap().retention, Duration::from_secs(18_532_312_820_653_089));
     assert!(from(&[("OUTBOX_CLEANER_RETENTION", "18446744073709551616s")]).is_err());
 }

@@ -2,10 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use outbox::{
-    AggregateType, EventEnvelope, EventType, IntoEnvelope, ListenerErrorKind, ListenerRegistry,
-    Outcome, State, listener,
-};
+use outbox::event::IntoEnvelope;
+use outbox::listener::{ListenerErrorKind, ListenerRegistry};
+use outbox::{AggregateType, EventEnvelope, EventType, Outcome, State, listener};
 use serde::{Deserialize, Serialize};
 
 #[derive(AggregateType)]
@@ -99,7 +98,7 @@ async fn dynamic(value: serde_json::Value, received: State<Received>) {
 }
 
 /// Delivers one event to its linked listener; returns the received values, or the error.
-async fn deliver(event: impl IntoEnvelope) -> outbox::Result<String> {
+async fn deliver(event: impl IntoEnvelope) -> outbox::ListenerResult<String> {
     let received = Received::default();
     let registry = ListenerRegistry::linked_for("decode").state(received.clone());
     let listeners = registry.build().unwrap();

@@ -3,11 +3,13 @@
 use std::fs;
 use std::path::Path;
 
-use outbox::{
-    Config, MAX_AGGREGATE_ID_BYTES, MAX_AGGREGATE_NAME_BYTES, MAX_EVENT_ID_BYTES,
-    MAX_EVENT_NAME_BYTES, MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES, MAX_TENANT_ID_BYTES, Metric, Mode,
-    Status,
+use outbox::Config;
+use outbox::config::Mode;
+use outbox::event::{
+    MAX_AGGREGATE_ID_BYTES, MAX_AGGREGATE_NAME_BYTES, MAX_EVENT_ID_BYTES, MAX_EVENT_NAME_BYTES,
+    MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES, MAX_TENANT_ID_BYTES, Status,
 };
+use outbox::metrics::Metric;
 use outbox_servers::Variant;
 
 pub(crate) fn read(path: &str) -> String {
@@ -162,26 +164,26 @@ fn metrics() {
 
 #[test]
 fn defaults() {
-    let Config { dispatcher, poller, retry, purge, .. } = Config::default();
     let config = Config::default();
+    let purge = config.purge.clone().expect("it purges by default");
     let expected = [
         ("table", format!("{:?}", config.table)),
         ("mode", format!("{:?}", config.mode)),
         ("node_name", format!("{:?}", config.node_name)),
-        ("dispatcher.workers", dispatcher.workers.to_string()),
-        ("dispatcher.hot_capacity", dispatcher.hot_capacity.to_string()),
-        ("dispatcher.cold_capacity", dispatcher.cold_capacity.to_string()),
-        ("dispatcher.max_bytes", dispatcher.max_bytes.to_string()),
-        ("dispatcher.drain_timeout", format!("{:?}", dispatcher.drain_timeout)),
-        ("poller.interval", format!("{:?}", poller.interval)),
-        ("poller.batch_size", poller.batch_size.to_string()),
-        ("poller.lease", format!("{:?}", poller.lease)),
-        ("poller.skip_recent", format!("{:?}", poller.skip_recent)),
-        ("retry.max_attempts", retry.max_attempts.to_string()),
-        ("retry.base", format!("{:?}", retry.base)),
-        ("retry.max", format!("{:?}", retry.max)),
-        ("retry.timeout", format!("{:?}", retry.timeout)),
-        ("purge.enabled", purge.enabled.to_string()),
+        ("workers", config.workers.to_string()),
+        ("hot_capacity", config.hot_capacity.to_string()),
+        ("cold_capacity", config.cold_capacity.to_string()),
+        ("max_bytes", config.max_bytes.to_string()),
+        ("drain_timeout", format!("{:?}", config.drain_timeout)),
+        ("poll_interval", format!("{:?}", config.poll_interval)),
+        ("batch_size", config.batch_size.to_string()),
+        ("lease", format!("{:?}", config.lease)),
+        ("skip_recent", format!("{:?}", config.skip_recent)),
+        ("max_attempts", config.max_attempts.to_string()),
+        ("retry_base", format!("{:?}", config.retry_base)),
+        ("retry_max", format!("{:?}", config.retry_max)),
+        ("timeout", format!("{:?}", config.timeout)),
+        ("purge", "Some(..)".to_owned()),
         ("purge.retention", format!("{:?}", purge.retention)),
         ("purge.dead_retention", format!("{:?}", purge.dead_retention)),
         ("purge.interval", format!("{:?}", purge.interval)),

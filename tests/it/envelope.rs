@@ -2,10 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use outbox::{
-    Delay, Dynamic, EnvelopeBuilder, EventEnvelope, EventError, EventType, Field, IntoEnvelope,
-    MAX_PAYLOAD_BYTES,
+use outbox::event::{
+    Delay, Dynamic, EnvelopeBuilder, EventError, Field, IntoEnvelope, MAX_PAYLOAD_BYTES,
 };
+use outbox::{EventEnvelope, EventType};
 
 #[derive(EventType)]
 enum OrderEvent {

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use outbox::{
-    Delivery, EventEnvelope, Listener, ListenerError, ListenerErrorKind, ListenerRegistry, Meta,
-    Outcome, State, listener,
-};
+use outbox::listener::{Delivery, IntoOutcome, Listener, ListenerErrorKind, ListenerRegistry};
+use outbox::{EventEnvelope, ListenerError, Meta, Outcome, State, listener};
 
 struct Limit(u32);
 
@@ -15,7 +13,7 @@ async fn charged(
     meta: Meta,
     limit: State<Limit>,
     envelope: &EventEnvelope,
-) -> outbox::Result<Outcome> {
+) -> outbox::ListenerResult<Outcome> {
     assert_eq!(meta.event_id(), envelope.event_id());
     assert_eq!(meta.event_type(), "Charged");
     assert_eq!(meta.aggregate_type(), "Account");
@@ -53,10 +51,10 @@ async fn a_listener_receives_its_extractors() {
     assert_eq!(error.to_string(), "over the limit");
 }
 
-async fn outcome<F, Fut>(listener: F) -> outbox::Result<Outcome>
+async fn outcome<F, Fut>(listener: F) -> outbox::ListenerResult<Outcome>
 where
     F: Fn(Delivery) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output: outbox::IntoOutcome> + Send + 'static,
+    Fut: Future<Output: IntoOutcome> + Send + 'static,
 {
     let listeners = ListenerRegistry::new().register("A", listener).build().unwrap();
     let envelope = EventEnvelope::json("A", "[1]").unwrap();
@@ -72,7 +70,7 @@ async fn each_return_value_maps_to_an_outcome() {
     let deferred = outcome(move |_| async move { Ok::<_, ListenerError>(later) }).await;
     assert_eq!(deferred.unwrap(), later);
 
-    let error_kind = |outcome: outbox::Result<Outcome>| outcome.unwrap_err().kind();
+    let error_kind = |outcome: outbox::ListenerResult<Outcome>| outcome.unwrap_err().kind();
     let failed = outcome(|_| async { Err::<(), _>(std::io::Error::other("x")) }).await;
     assert_eq!(error_kind(failed), ListenerErrorKind::Failed);
     let second = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use outbox::{Metric, MetricsFacade};
+use outbox::metrics::{Metric, MetricKind, MetricUnit, MetricsFacade};
 
 #[test]
 fn a_prefix_must_be_a_valid_name_start() {
@@ -24,11 +24,20 @@ fn a_prefix_must_be_a_valid_name_start() {
 fn a_prefix_can_contain_dots() {
     let names: Vec<[String; 2]> = Metric::ALL
         .iter()
-        .filter(|metric| metric.suffix.contains("enqueue"))
         .map(|metric| [metric.name("orders.outbox"), metric.series("orders.outbox")])
         .collect();
     assert_eq!(names[0], ["orders.outbox_enqueue_total", "orders_outbox_enqueue_total"]);
-    assert_eq!(names[1], ["orders.outbox.enqueue.hot", "orders_outbox_enqueue_hot"]);
+}
+
+/// One style for all: counters end with `_total`, times are in seconds, and no name has a dot.
+#[test]
+fn names_follow_the_conventions_of_prometheus() {
+    for metric in Metric::ALL {
+        let suffix = metric.suffix;
+        assert_eq!(metric.kind == MetricKind::Counter, suffix.ends_with("_total"), "{suffix}");
+        assert_eq!(metric.unit == MetricUnit::Seconds, suffix.ends_with("_seconds"), "{suffix}");
+        assert!(suffix.starts_with('_') && !suffix.contains('.'), "{suffix}");
+    }
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Rows that were written under an old name, or from another module, find their listener.
 
-use outbox::{
-    AggregateType, EventEnvelope, EventType, IntoEnvelope, ListenerRegistry, Outcome, listener,
-};
+use outbox::event::IntoEnvelope;
+use outbox::listener::ListenerRegistry;
+use outbox::{AggregateType, EventEnvelope, EventType, Outcome, listener};
 
 /// The old code: other names, another module.
 mod old {
@@ -40,12 +40,12 @@ enum OrderEvent {
 }
 
 #[listener(outbox = "rename", event = OrderEvent::Placed { order_id })]
-async fn on_placed(order_id: u64) -> outbox::Result {
+async fn on_placed(order_id: u64) -> outbox::ListenerResult {
     if order_id == 7 { Ok(()) } else { Err("another order".into()) }
 }
 
 #[listener(outbox = "rename", event = OrderEvent::Shipped { order_id })]
-async fn on_shipped(order_id: u64) -> outbox::Result {
+async fn on_shipped(order_id: u64) -> outbox::ListenerResult {
     if order_id == 7 { Ok(()) } else { Err("another order".into()) }
 }
 

@@ -12,10 +12,9 @@
 )]
 #![allow(missing_docs, reason = "these types are used only in this file")]
 
-use outbox::{
-    AggregateType, Delivery, EventType, ListenerRegistry, Place, RegistryError, RegistryFault,
-    State, Unhandled, listener,
-};
+use outbox::config::Unhandled;
+use outbox::listener::{Delivery, Listener, ListenerRegistry, Place, RegistryError, RegistryFault};
+use outbox::{AggregateType, EventType, State, listener};
 
 #[derive(AggregateType)]
 #[outbox(alias = "Basket")]
@@ -99,14 +98,14 @@ fn assert_place(place: Place, line: u32) {
 #[test]
 fn a_complete_registry_finds_every_listener() {
     let listeners = complete().build().unwrap();
-    let name = |aggregate, event| listeners.find(aggregate, event).map(outbox::Listener::name);
+    let name = |aggregate, event| listeners.find(aggregate, event).map(Listener::name);
     assert_eq!(name("Order", "Placed"), Some("`registry::on_placed`"));
     assert_eq!(name("Basket", "Ordered"), Some("`registry::on_placed`"));
     assert_eq!(name("Order", "Paid"), Some("`registry::on_paid`"));
     assert_eq!(name("Order", "Cancelled"), None);
     assert_eq!(name("order", "Paid"), None);
     assert_eq!(name("Order", ""), None);
-    let names: Vec<&str> = listeners.iter().map(outbox::Listener::name).collect();
+    let names: Vec<&str> = listeners.iter().map(Listener::name).collect();
     assert_eq!(names, ["`registry::on_placed`", "`registry::on_paid`"]);
     assert_place(
         listeners.find("Order", "Paid").unwrap().place(),

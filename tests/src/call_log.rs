@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use outbox::Delivery;
+use outbox::listener::Delivery;
 use tokio::sync::Notify;
 
 use crate::eventually::WAIT_LIMIT;

@@ -261,6 +261,13 @@ impl<DB: TestDatabase> Fresh<DB> {
         PoolOptions::new().max_connections(1).connect_with(options).await.expect("a connection")
     }
 
+    /// Returns a pool of this many connections to the same database, which waits for a connection for a time.
+    pub async fn pool_of(&self, connections: u32, wait: Duration) -> Pool<DB> {
+        let options = (*self.pool.connect_options()).clone();
+        let pool = PoolOptions::new().max_connections(connections).acquire_timeout(wait);
+        pool.connect_with(options).await.expect("a connection")
+    }
+
     /// Runs SQL; panics if it fails.
     pub async fn run(&self, sql: impl Into<String>) {
         self.try_run(sql).await.expect("the SQL is right");

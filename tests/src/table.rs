@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use outbox::{EventEnvelope, Status};
+use outbox::EventEnvelope;
+use outbox::event::Status;
 use outbox_runtime::store::{Inserted, Lease, NewRow, Store};
 
 use crate::{Fresh, TestDatabase};

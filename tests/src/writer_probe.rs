@@ -1,8 +1,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use outbox::EventEnvelope;
+use outbox::metrics::{Lane, MetricsExporter};
 use outbox::testing::{HotQueue, writer_with_hot_queue};
-use outbox::{EventEnvelope, Lane, MetricsExporter};
 use outbox_runtime::store::Backend;
 use outbox_runtime::write::{Writer, WriterHook};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outbox_runtime::Error;
 use outbox_runtime::event::Verdict;
-use outbox_runtime::store::{Completion, Renewal, Settlement};
+use outbox_runtime::store::{Completion, Renewal, Settlement, StoreOf};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease};
 use sqlx::{AssertSqlSafe, MySql, Postgres, SqlSafeStr};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use outbox_runtime::Error;
 use outbox_runtime::event::Verdict;
-use outbox_runtime::store::{Completion, Settlement, Store, Table, TypeFilter};
+use outbox_runtime::store::{Completion, Settlement, Store, StoreOf, Table, TypeFilter};
 use outbox_runtime::write::Writer;
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease, on_every_database};
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use outbox::{EventEnvelope, Status};
+use outbox::EventEnvelope;
+use outbox::event::Status;
 use outbox_runtime::event::Verdict;
 use outbox_runtime::store::{
     Completion, Lease, NewRow, Position, Quota, Renewal, Settlement, Store, Table, TypeFilter,

@@ -5,7 +5,9 @@ use std::pin::pin;
 use std::time::{Duration, SystemTime};
 
 use futures_core::Stream;
-use outbox::{DeadEvents, Error, EventEnvelope, Fingerprint, Status};
+use outbox::dead::{DeadEvents, Fingerprint};
+use outbox::event::Status;
+use outbox::{Error, EventEnvelope};
 use outbox_runtime::event::Verdict;
 use outbox_runtime::store::{Completion, DeadFilter, EventFilter, Settlement, Store};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
@@ -91,25 +93,24 @@ async fn every_filter_narrows<DB: TestDatabase>(db: Fresh<DB>) {
     .await;
     let events = dead_events(&store);
     let count = async |filter: EventFilter| events.count(&filter.into()).await.unwrap();
-    let text = |text: &str| Some(text.to_owned());
-    let none = EventFilter::default;
-    assert_eq!(count(EventFilter { event_type: text("B"), ..none() }).await, 2);
-    assert_eq!(count(EventFilter { aggregate_type: text("Order"), ..none() }).await, 3);
-    assert_eq!(count(EventFilter { aggregate_type: text("__GLOBAL__"), ..none() }).await, 1);
-    assert_eq!(count(EventFilter { aggregate_id: text("2"), ..none() }).await, 2);
-    assert_eq!(count(EventFilter { tenant_id: text("acme"), ..none() }).await, 2);
-    let both = EventFilter { tenant_id: text("acme"), event_type: text("B"), ..none() };
+    let all = EventFilter::new;
+    assert_eq!(count(all().event_type("B")).await, 2);
+    assert_eq!(count(all().aggregate_type("Order")).await, 3);
+    assert_eq!(count(all().aggregate_type("__GLOBAL__")).await, 1);
+    assert_eq!(count(all().aggregate_id("2")).await, 2);
+    assert_eq!(count(all().tenant("acme")).await, 2);
+    let both = all().tenant("acme").event_type("B");
     assert_eq!(count(both).await, 1);
     let now = SystemTime::now();
     let hour = Duration::from_secs(3_600);
-    assert_eq!(count(EventFilter { since: Some(now + hour), ..none() }).await, 0);
-    assert_eq!(count(EventFilter { since: Some(now - hour), ..none() }).await, 4);
-    assert_eq!(count(EventFilter { before: Some(now - hour), ..none() }).await, 0);
-    assert_eq!(count(EventFilter { before: Some(now + hour), ..none() }).await, 4);
+    assert_eq!(count(all().since(now + hour)).await, 0);
+    assert_eq!(count(all().since(now - hour)).await, 4);
+    assert_eq!(count(all().before(now - hour)).await, 0);
+    assert_eq!(count(all().before(now + hour)).await, 4);
     // No database can store these times; neither filter may match everything.
     let age = Duration::from_secs(5_000 * 365 * 24 * 3_600);
-    assert_eq!(count(EventFilter { before: Some(now - age), ..none() }).await, 0);
-    assert_eq!(count(EventFilter { since: Some(now + age * 4), ..none() }).await, 0);
+    assert_eq!(count(all().before(now - age)).await, 0);
+    assert_eq!(count(all().since(now + age * 4)).await, 0);
 }
 
 async fn replay_resets_the_event<DB: TestDatabase>(db: Fresh<DB>) {
@@ -147,7 +148,7 @@ async fn replay_all_replays_every_matching_dead_event<DB: TestDatabase>(db: Fres
         claim::all(&store, "a").await.rows.remove(0)
     };
     store.settle("a", &[settlement(&done, Verdict::Done)], Completion::Keep).await.unwrap();
-    let only_a = DeadFilter::event_type("A");
+    let only_a = DeadFilter::new().event_type("A");
     let events = dead_events(&store);
     assert_eq!(events.replay_all(&only_a, 2).await.unwrap(), 5);
     assert_eq!(events.replay_all(&DeadFilter::default(), 7).await.unwrap(), 20);
@@ -222,7 +223,7 @@ async fn dead_events_are_grouped_by_error<DB: TestDatabase>(db: Fresh<DB>) {
         [("A", "order # is gone", 3), ("B", "no answer after #", 3), ("A", "refused", 1)];
     assert_eq!(grouped, expected);
     assert!(groups[0].first_at <= groups[0].last_at && groups[0].first_at.is_some());
-    let gone = DeadFilter::fingerprint(Fingerprint::new("order 99 is gone"));
+    let gone = DeadFilter::new().fingerprint(Fingerprint::new("order 99 is gone"));
     assert_eq!(gone.fingerprint, groups[0].fingerprint);
     assert_eq!(events.count(&gone).await.unwrap(), 3);
     assert_eq!(events.query(&gone, 2).await.unwrap().len(), 2);

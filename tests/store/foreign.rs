@@ -1,6 +1,7 @@
 //! Events written in transactions that the application began with sqlx.
 
 use outbox_runtime::Error;
+use outbox_runtime::store::StoreOf;
 use outbox_tests::{Fresh, LoseTransaction, TestDatabase, TestTable, event, on_every_database};
 use sqlx::SqlSafeStr;
 

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use outbox_runtime::store::StoreOf;
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use outbox::{DeadEvents, DeadFilter, PurgeConfig, PurgeScheduler, Table, Writer};
+use outbox::admin::{PurgeScheduler, Table};
+use outbox::config::PurgeConfig;
+use outbox::dead::{DeadEvents, DeadFilter};
+use outbox::tx::Writer;
 use outbox_tests::{Fresh, TestDatabase, event, eventually, on_every_database};
 use sqlx::{PgPool, Postgres, SqlSafeStr};
 

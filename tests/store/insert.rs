@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use outbox::{EventEnvelope, Status};
+use outbox::EventEnvelope;
+use outbox::event::Status;
 use outbox_runtime::store::{Inserted, NewRow};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease, on_every_database};
 
@@ -135,7 +136,7 @@ async fn every_field_is_read_back_unchanged<DB: TestDatabase>(db: Fresh<DB>) {
 async fn a_payload_of_one_megabyte_is_stored<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let json = format!("\"{}\"", "\\\\\"".repeat(262_143));
-    let json = &json[..json.len().min(outbox::MAX_PAYLOAD_BYTES)];
+    let json = &json[..json.len().min(outbox::event::MAX_PAYLOAD_BYTES)];
     let large = format!("\"{}\"", "ü".repeat(524_287));
     for payload in [large, json.to_owned()] {
         let Ok(envelope) = EventEnvelope::json("Large", payload) else { continue };

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use outbox::{EventEnvelope, Status};
+use outbox::EventEnvelope;
+use outbox::event::Status;
 use outbox_runtime::event::Verdict;
 use outbox_runtime::store::{
-    Completion, DoctorOptions, EventFilter, EventQuery, FindingLevel, Store,
+    Completion, DoctorOptions, EventFilter, EventQuery, FindingLevel, Payloads, Store,
 };
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database};
 
@@ -14,7 +15,7 @@ use super::settle::{dead, retry, settlement};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-fn ids(rows: &[outbox::EventRow]) -> Vec<&str> {
+fn ids(rows: &[outbox::admin::EventRow]) -> Vec<&str> {
     rows.iter().map(|row| row.event_id.as_str()).collect()
 }
 
@@ -22,7 +23,7 @@ async fn listed<DB: TestDatabase>(store: &Store<DB>, query: EventQuery) -> Vec<S
     ids(&store.list(&query).await.unwrap()).into_iter().map(str::to_owned).collect()
 }
 
-fn order(event_type: &str, id: &str) -> outbox::EnvelopeBuilder<outbox::Dynamic> {
+fn order(event_type: &str, id: &str) -> outbox::event::EnvelopeBuilder<outbox::event::Dynamic> {
     EventEnvelope::builder(event_type).event_id(id).payload_json(r#"{"b": 1}"#)
 }
 
@@ -55,28 +56,27 @@ async fn every_filter_narrows<DB: TestDatabase>(db: Fresh<DB>) {
         (Status::Done, "done"),
         (Status::Dead, "dead"),
     ] {
-        let query = EventQuery { status: Some(status), ..all() };
+        let query = all().status(status);
         assert_eq!(listed(&store, query).await, [id]);
     }
-    let text = |text: &str| Some(text.to_owned());
-    let recent = Some(SystemTime::now() - HOUR);
-    let none = EventFilter::default;
+    let recent = SystemTime::now() - HOUR;
+    let filter = EventFilter::new;
     let cases: [(EventQuery, Vec<&str>); 9] = [
-        (EventFilter { event_type: text("B"), ..none() }.into(), vec!["new", "dead"]),
-        (EventFilter { aggregate_type: text("Order"), ..none() }.into(), vec!["dead", "done"]),
-        (EventFilter { aggregate_type: text("__GLOBAL__"), ..none() }.into(), vec!["new", "retry"]),
-        (EventFilter { aggregate_id: text("8"), ..none() }.into(), vec!["dead"]),
-        (EventFilter { tenant_id: text("acme"), ..none() }.into(), vec!["new", "retry"]),
-        (EventFilter { since: recent, ..none() }.into(), vec!["new", "dead", "done"]),
-        (EventFilter { before: recent, ..none() }.into(), vec!["retry"]),
-        (EventQuery { limit: 2, ..all() }, vec!["new", "dead"]),
-        (EventFilter { tenant_id: text("unknown"), ..none() }.into(), vec![]),
+        (filter().event_type("B").into(), vec!["new", "dead"]),
+        (filter().aggregate_type("Order").into(), vec!["dead", "done"]),
+        (filter().aggregate_type("__GLOBAL__").into(), vec!["new", "retry"]),
+        (filter().aggregate_id("8").into(), vec!["dead"]),
+        (filter().tenant("acme").into(), vec!["new", "retry"]),
+        (filter().since(recent).into(), vec!["new", "dead", "done"]),
+        (filter().before(recent).into(), vec!["retry"]),
+        (all().limit(2), vec!["new", "dead"]),
+        (filter().tenant("unknown").into(), vec![]),
     ];
     for (query, expected) in cases {
         assert_eq!(listed(&store, query.clone()).await, expected, "{query:?}");
     }
-    let first = store.list(&EventQuery { limit: 2, ..all() }).await.unwrap();
-    let next = EventQuery { below: Some(first[1].sequence), ..all() };
+    let first = store.list(&all().limit(2)).await.unwrap();
+    let next = all().below(first[1].sequence);
     assert_eq!(listed(&store, next).await, ["retry", "done"]);
 }
 
@@ -95,7 +95,7 @@ async fn a_row_is_returned_with_all_its_columns<DB: TestDatabase>(db: Fresh<DB>)
     assert!(store.find_event("unknown").await.unwrap().is_none());
     let listed = store.list(&EventQuery::default()).await.unwrap();
     assert!(listed.iter().all(|row| row.payload.is_none() && row.payload_bytes == 8));
-    let query = EventQuery { payloads: true, ..EventQuery::default() };
+    let query = EventQuery::new().payloads(Payloads::Include);
     assert!(store.list(&query).await.unwrap().iter().all(|row| row.payload.is_some()));
 }
 
@@ -110,9 +110,9 @@ async fn a_rare_event_is_found_behind_many_others<DB: TestDatabase>(db: Fresh<DB
         .replace("{from}", "1")
         .replace("{to}", "41000");
     db.run(fill).await;
-    let rare = EventFilter::event_type("Rare").into();
+    let rare = EventFilter::new().event_type("Rare").into();
     assert_eq!(listed(&store, rare).await, ["rare"]);
-    let many = EventQuery { limit: 40_500, ..EventQuery::default() };
+    let many = EventQuery::new().limit(40_500);
     assert_eq!(store.list(&many).await.unwrap().len(), 40_500);
 }
 
@@ -122,7 +122,7 @@ async fn an_unreadable_row_is_omitted<DB: TestDatabase>(db: Fresh<DB>) {
     (&db, &store).insert_due(&events).await;
     db.run("UPDATE outbox_event SET status = 9 WHERE event_id = 'two'").await;
     assert_eq!(listed(&store, EventQuery::default()).await, ["three", "one"]);
-    assert_eq!(ids(&store.follow(0, 10, false).await.unwrap()), ["one", "three"]);
+    assert_eq!(ids(&store.follow(0, 10, Payloads::Omit).await.unwrap()), ["one", "three"]);
     assert!(store.find_event("two").await.unwrap().is_none());
     assert_eq!(store.sequences(i64::MIN, i64::MAX, 10).await.unwrap().len(), 3);
 }
@@ -185,8 +185,7 @@ async fn the_doctor_warns_if_it_cannot_check_all_event_types() {
     let db = Fresh::<sqlx::Sqlite>::new().await.expect("SQLite");
     let store = db.store().await;
     db.fill("Known", 0, 1, 100_000).await;
-    let types = Some(vec!["Known".to_owned()]);
-    let options = DoctorOptions { types, overdue: 1_000 * HOUR, ..DoctorOptions::default() };
+    let options = DoctorOptions::new().types(["Known"]).overdue(1_000 * HOUR);
     let levels = async || {
         let findings = store.doctor(&options).await.unwrap();
         let of_types = findings.iter().filter(|finding| finding.subject == "event types");

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use outbox::{Error, EventEnvelope, Status};
+use outbox::event::Status;
+use outbox::{Error, EventEnvelope};
 use outbox_runtime::event::Verdict;
 use outbox_runtime::store::{Completion, NewRow, Renewal, Settlement};
 use outbox_tests::{

@@ -2,7 +2,7 @@
 //! caller ignores the error, writes an event and commits.
 
 use outbox_runtime::Error;
-use outbox_runtime::store::NewRow;
+use outbox_runtime::store::{NewRow, StoreOf};
 use outbox_runtime::write::{Tx, Writer};
 use outbox_tests::{Fresh, LoseTransaction, TestTable, WriterProbe, event, on_every_database};
 use sqlx::SqlSafeStr;

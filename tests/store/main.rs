@@ -25,6 +25,7 @@ mod inspect;
 mod interleave;
 mod lost_transaction;
 mod model;
+mod pending_change;
 mod plan;
 mod pooler;
 mod purge;

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use outbox::{Error, EventEnvelope, Status};
+use outbox::event::Status;
+use outbox::{Error, EventEnvelope};
 use outbox_runtime::event::Verdict;
 use outbox_runtime::store::{Completion, NewRow, Renewal, Settlement, Store, Table, TypeFilter};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease};

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use outbox::{Config, Error, EventEnvelope, Mode, PurgeConfig, PurgeScheduler, Table};
+use outbox::admin::{PurgeScheduler, Table};
+use outbox::config::{Mode, PurgeConfig};
+use outbox::{Config, Error, EventEnvelope};
 use outbox_runtime::event::Verdict;
 use outbox_runtime::store::{Completion, Settlement};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, eventually, on_every_database};
@@ -185,7 +187,7 @@ async fn a_writer_only_node_purges_done_rows<DB: TestDatabase>(db: Fresh<DB>) {
     let no_relay = |name: &str| (name == "OUTBOX_RELAY_ENABLED").then(|| "false".to_owned());
     let mut config = Config::from_variables(no_relay).unwrap();
     assert_eq!(config.mode, Mode::WriterOnly);
-    config.purge.retention = DAY;
+    config.purge = Some(PurgeConfig::new().retention(DAY));
     let writer = outbox::builder(db.pool.clone()).config(config).start().await.unwrap();
     eventually("the done rows are deleted", async || (&db, &store).count().await == 7).await;
     writer.shutdown().await.unwrap();
@@ -195,8 +197,7 @@ async fn purging_can_be_disabled<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     db.fill("A", 1, 1, 600).await;
     let mut config = Config::default();
-    config.purge.retention = DAY;
-    config.purge.enabled = false;
+    config.purge = None;
     let start = async |config: &Config, mode| {
         let outbox = outbox::builder(db.pool.clone()).config(config.clone()).mode(mode);
         outbox.allow_empty().start().await.unwrap()
@@ -206,7 +207,7 @@ async fn purging_can_be_disabled<DB: TestDatabase>(db: Fresh<DB>) {
     // Once another node has purged its own table, these would have started, too.
     let other = db.store_of(&Table::new("other").unwrap()).await;
     db.run("INSERT INTO other SELECT * FROM outbox_event").await;
-    config.purge.enabled = true;
+    config.purge = Some(PurgeConfig::new().retention(DAY));
     config.table = "other".to_owned();
     let purging = start(&config, Mode::WriterOnly).await;
     eventually("the other table is empty", async || (&db, &other).count().await == 0).await;
@@ -233,7 +234,7 @@ async fn the_purge_batch_size_is_configurable<DB: TestDatabase>(db: Fresh<DB>) {
         "{error}"
     );
     let mut whole = Config::default();
-    whole.purge = config;
+    whole.purge = Some(config);
     assert_eq!(whole.faults().len(), 1);
 }
 
@@ -242,7 +243,7 @@ async fn a_writer_only_node_can_purge_by_age<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     db.fill("A", 0, 1, 700).await;
     let mut config = Config::default();
-    config.purge.any_status_after = Some(DAY);
+    config.purge = Some(PurgeConfig::new().any_status_after(DAY));
     let refused = outbox::builder(db.pool.clone()).config(config.clone()).allow_empty().start();
     let refused = refused.await.unwrap_err().to_string();
     assert!(refused.contains("must be unset unless `mode` is `WriterOnly`"), "{refused}");

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::time::{Duration, Instant};
 
-use outbox::Status;
+use outbox::event::Status;
 use outbox_runtime::Error;
 use outbox_runtime::event::Verdict;
 use outbox_runtime::store::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outbox::Status;
+use outbox::event::Status;
 use outbox_runtime::event::Verdict;
 use outbox_runtime::store::{Claim, Completion, Renewal, Settlement, Store};
 use outbox_tests::{Fresh, Row, TestDatabase, TestTable, event, lease, on_every_database};

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use outbox::{Status, Verdict, VerdictKind};
+use outbox::event::Status;
+use outbox::metrics::VerdictKind;
+use outbox_runtime::event::Verdict;
 use outbox_runtime::store::{Completion, Settlement};
 use outbox_tests::{Fresh, Row, TestDatabase, TestTable, lease, numbered, on_every_database};
 
@@ -136,7 +138,7 @@ async fn released_rows_keep_their_status<DB: TestDatabase>(db: Fresh<DB>) {
 async fn a_replay_leaves_dead_and_nothing_else<DB: TestDatabase>(db: Fresh<DB>) {
     let cases = cases(&db).await;
     let store = db.store().await;
-    let dead = outbox::DeadEvents::new(db.pool.clone(), store.table().clone());
+    let dead = outbox::dead::DeadEvents::new(db.pool.clone(), store.table().clone());
     for status in Status::ALL {
         let case = cases.iter().find(|case| case.status == status).unwrap();
         let (table, sequence) = (store.table(), case.sequence);

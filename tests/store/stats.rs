@@ -14,7 +14,7 @@ async fn rows_are_counted_by_status<DB: TestDatabase>(db: Fresh<DB>) {
     let rows = (&db, &store);
     let known = store.type_filter([("Order", "A")]);
     let empty = store.stats(&known).await.unwrap();
-    assert_eq!((empty.pending, empty.locked, empty.dead, empty.unknown), (0, 0, 0, 0));
+    assert_eq!((empty.pending, empty.locked, empty.dead, empty.unroutable), (0, 0, 0, 0));
     assert_eq!(empty.oldest_overdue, Duration::ZERO);
 
     rows.insert_due(&[event("A"), event("A"), event("A"), event("A"), event("B")]).await;
@@ -27,8 +27,8 @@ async fn rows_are_counted_by_status<DB: TestDatabase>(db: Fresh<DB>) {
     ];
     store.settle("a", &results, Completion::Keep).await.unwrap();
     let stats = store.stats(&known).await.unwrap();
-    assert_eq!((stats.pending, stats.locked, stats.dead, stats.unknown), (3, 1, 1, 1));
-    assert_eq!(store.stats(&TypeFilter::ALL).await.unwrap().unknown, 0);
+    assert_eq!((stats.pending, stats.locked, stats.dead, stats.unroutable), (3, 1, 1, 1));
+    assert_eq!(store.stats(&TypeFilter::ALL).await.unwrap().unroutable, 0);
 
     rows.age(Duration::from_secs(100)).await;
     let stats = store.stats(&known).await.unwrap();

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use outbox::{Delivery, Error, ListenerRegistry, StartError, StartFault};
+use outbox::Error;
+use outbox::error::{StartError, StartFault};
+use outbox::listener::{Delivery, ListenerRegistry};
 use outbox_runtime::event::Verdict;
 use outbox_runtime::store::{
     Completion, SchemaError, SchemaState, Settlement, Store, Table, migrate, migration_sql,

@@ -1,7 +1,9 @@
 //! Writing in a transaction.
 
-use outbox::{EventEnvelope, EventError};
+use outbox::EventEnvelope;
+use outbox::event::EventError;
 use outbox_runtime::Error;
+use outbox_runtime::store::StoreOf;
 use outbox_runtime::write::{WriteOutcome, Writer};
 use outbox_tests::{
     Fresh, PROBE_OWNER, TestDatabase, TestTable, WriterProbe, event, on_every_database,

@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use outbox::DeadFilter;
+use outbox::dead::DeadFilter;
 use outbox::testing::assert_published;
 
-use crate::shop::{Answer, PAID, Printer, SHIPPED, commit, parcels, shop, with_event};
+use crate::shop::{Answer, PAID, Printer, SHIPPED, Setup, commit, on_every_setup, parcels};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-#[tokio::test]
-async fn cleared_events_are_never_delivered() {
+async fn cleared_events_are_never_delivered(setup: impl Setup) {
     let printer = Printer::with([Answer::Permanent, Answer::Fail]);
-    let outbox = shop(&printer).start().await;
+    let outbox = setup.start(&printer).await;
     let mut tx = outbox.begin().await.unwrap();
     tx.write_all([PAID, PAID]).unwrap();
     tx.write(outbox::event(PAID).deliver_after(HOUR)).unwrap();
@@ -29,9 +28,8 @@ async fn cleared_events_are_never_delivered() {
     assert_eq!(printer.printed().len(), 2, "only the calls before the clear");
 }
 
-#[tokio::test]
-async fn clear_keeps_other_tables_and_the_clock() {
-    let outbox = with_event(&Printer::default(), SHIPPED).await;
+async fn clear_keeps_other_tables_and_the_clock(setup: impl Setup) {
+    let outbox = setup.with_event(&Printer::default(), SHIPPED).await;
     assert_eq!(outbox.drain().await.delivered(), 2);
     outbox.clock().advance(HOUR);
     let now = outbox.clock().now();
@@ -50,10 +48,9 @@ async fn clear_keeps_other_tables_and_the_clock() {
     assert_eq!(outbox.drain().await.delivered(), 1);
 }
 
-#[tokio::test]
-async fn clear_forgets_events_claimed_by_a_failed_drain() {
+async fn clear_forgets_events_claimed_by_a_failed_drain(setup: impl Setup) {
     let printer = Printer::default();
-    let outbox = shop(&printer).start().await;
+    let outbox = setup.start(&printer).await;
     let mut tx = outbox.begin().await.unwrap();
     tx.write_all([PAID, PAID, PAID]).unwrap();
     tx.commit().await.unwrap();
@@ -67,10 +64,8 @@ async fn clear_forgets_events_claimed_by_a_failed_drain() {
     assert_eq!(outbox.drain().await.delivered(), 1);
 }
 
-#[tokio::test]
-#[should_panic(expected = "`clear` waits for a transaction that is still open")]
-async fn clear_panics_while_a_transaction_is_open() {
-    let outbox = shop(&Printer::default()).start().await;
-    let _tx = outbox.begin().await.unwrap();
-    outbox.clear().await;
+on_every_setup! {
+    cleared_events_are_never_delivered,
+    clear_keeps_other_tables_and_the_clock,
+    clear_forgets_events_claimed_by_a_failed_drain,
 }

@@ -2,16 +2,19 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::shop::{Answer, PAID, Printer, SHIPPED, commit, shop, with_event};
+use outbox::testing::TestOutbox;
+use outbox_runtime::store::StoreOf;
+use outbox_tests::TestDatabase;
+
+use crate::shop::{Answer, PAID, Printer, SHIPPED, Setup, commit, on_every_setup};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-#[tokio::test]
-async fn the_clock_starts_now_and_moves_only_when_advanced() {
+async fn the_clock_starts_now_and_moves_only_when_advanced(setup: impl Setup) {
     #[expect(clippy::disallowed_methods, reason = "compared with the clock of the kit")]
     let before = SystemTime::now() - SECOND;
-    let outbox = shop(&Printer::default()).start().await;
+    let outbox = setup.start(&Printer::default()).await;
     let now = outbox.clock().now();
     assert!(now > before);
     commit(&outbox, PAID).await.unwrap();
@@ -21,9 +24,8 @@ async fn the_clock_starts_now_and_moves_only_when_advanced() {
     assert_eq!(outbox.clock().now(), now + HOUR);
 }
 
-#[tokio::test]
-async fn delayed_events_follow_the_clock() {
-    let outbox = shop(&Printer::default()).start().await;
+async fn delayed_events_follow_the_clock(setup: impl Setup) {
+    let outbox = setup.start(&Printer::default()).await;
     let mut tx = outbox.begin().await.unwrap();
     tx.write(outbox::event(PAID).deliver_after(HOUR)).unwrap();
     tx.write(outbox::event(PAID).deliver_at(outbox.clock().now() + HOUR * 2)).unwrap();
@@ -35,9 +37,8 @@ async fn delayed_events_follow_the_clock() {
     }
 }
 
-#[tokio::test]
-async fn published_events_show_their_due_time() {
-    let outbox = shop(&Printer::default()).start().await;
+async fn published_events_show_their_due_time(setup: impl Setup) {
+    let outbox = setup.start(&Printer::default()).await;
     outbox.clock().advance(HOUR * 5);
     let now = outbox.clock().now();
     let mut tx = outbox.begin().await.unwrap();
@@ -49,9 +50,8 @@ async fn published_events_show_their_due_time() {
     assert_eq!(due.collect::<Vec<_>>(), [now + HOUR, now + HOUR * 2, now]);
 }
 
-#[tokio::test]
-async fn a_delay_counts_from_the_commit() {
-    let outbox = shop(&Printer::default()).start().await;
+async fn a_delay_counts_from_the_commit(setup: impl Setup) {
+    let outbox = setup.start(&Printer::default()).await;
     let mut tx = outbox.begin().await.unwrap();
     tx.write(outbox::event(PAID).deliver_after(HOUR)).unwrap();
     outbox.clock().advance(HOUR);
@@ -61,10 +61,9 @@ async fn a_delay_counts_from_the_commit() {
     assert_eq!(outbox.drain().await.delivered(), 1);
 }
 
-#[tokio::test]
-async fn retries_follow_the_policy_exactly() {
+async fn retries_follow_the_policy_exactly(setup: impl Setup) {
     let printer = Printer::with([Answer::Fail; 3]);
-    let outbox = with_event(&printer, PAID).await;
+    let outbox = setup.with_event(&printer, PAID).await;
     assert_eq!(outbox.drain().await.retried(), 1);
     outbox.clock().advance(SECOND * 9);
     assert_eq!(outbox.drain().await.events().len(), 0);
@@ -75,10 +74,9 @@ async fn retries_follow_the_policy_exactly() {
     assert_eq!(printer.printed(), ["paid 7, 0 failed", "paid 7, 1 failed", "paid 7, 2 failed"]);
 }
 
-#[tokio::test]
-async fn a_breaker_pause_follows_the_clock() {
+async fn a_breaker_pause_follows_the_clock(setup: impl Setup) {
     let printer = Printer::with([Answer::Unreachable]);
-    let outbox = shop(&printer).start().await;
+    let outbox = setup.start(&printer).await;
     let mut tx = outbox.begin().await.unwrap();
     tx.write_all([PAID, PAID, PAID]).unwrap();
     tx.commit().await.unwrap();
@@ -92,12 +90,11 @@ async fn a_breaker_pause_follows_the_clock() {
     assert_eq!(printer.printed(), ["paid 7, 0 failed"; 4]);
 }
 
-#[tokio::test]
-async fn occurrence_times_follow_the_clock() {
+async fn occurrence_times_follow_the_clock(setup: impl Setup) {
     let printer = Printer::default();
-    let skipping_recent = shop(&printer).configure(|outbox| {
+    let skipping_recent = setup.shop(&printer).configure(|outbox| {
         let mut config = outbox::Config::default();
-        config.poller.skip_recent = HOUR;
+        config.skip_recent = HOUR;
         outbox.config(config)
     });
     let outbox = skipping_recent.start().await;
@@ -119,11 +116,59 @@ async fn occurrence_times_follow_the_clock() {
     assert_eq!(outbox.drain().await.delivered(), 2);
 }
 
-#[tokio::test]
-async fn the_purge_follows_the_clock() {
-    let outbox = with_event(&Printer::default(), SHIPPED).await;
+async fn the_purge_follows_the_clock(setup: impl Setup) {
+    let outbox = setup.with_event(&Printer::default(), SHIPPED).await;
     assert_eq!(outbox.drain().await.delivered(), 2);
     assert_eq!(outbox.store().purge_done(HOUR, None, 10).await.unwrap().deleted, 0);
     outbox.clock().advance(HOUR + SECOND);
     assert_eq!(outbox.store().purge_done(HOUR, None, 10).await.unwrap().deleted, 2);
+}
+
+/// Asserts that all events are due a number of hours from now.
+async fn assert_due_after<DB: TestDatabase>(outbox: &TestOutbox<DB>, hours: &[u32]) {
+    let now = outbox.clock().now();
+    let due = outbox.published().await.into_iter().map(|event| event.available_at());
+    let expected: Vec<_> = hours.iter().map(|hours| now + HOUR * *hours).collect();
+    assert_eq!(due.collect::<Vec<_>>(), expected);
+}
+
+async fn a_rollback_does_not_turn_the_clock_back(setup: impl Setup) {
+    let outbox = setup.start(&Printer::default()).await;
+    for _ in 0..3 {
+        outbox.clock().advance(HOUR);
+        let mut tx = outbox.begin().await.unwrap();
+        tx.write(PAID).unwrap();
+        tx.flush().await.unwrap();
+        tx.rollback().await.unwrap();
+    }
+    let mut tx = outbox.begin().await.unwrap();
+    tx.write(PAID).unwrap();
+    tx.commit().await.unwrap();
+    assert_due_after(&outbox, &[0]).await;
+    assert_eq!(outbox.drain().await.delivered(), 1);
+}
+
+async fn events_written_in_other_transactions_follow_the_clock(setup: impl Setup) {
+    let outbox = setup.start(&Printer::default()).await;
+    outbox.clock().advance(HOUR * 5);
+    let mut tx = outbox.pool().begin().await.unwrap();
+    let receipt = outbox.write_in(&mut tx, outbox::event(PAID).deliver_after(HOUR)).await.unwrap();
+    tx.commit().await.unwrap();
+    outbox.committed(receipt.unwrap()).await.unwrap();
+    assert_due_after(&outbox, &[1]).await;
+    outbox.clock().advance(HOUR);
+    assert_eq!(outbox.drain().await.delivered(), 1);
+}
+
+on_every_setup! {
+    a_rollback_does_not_turn_the_clock_back,
+    events_written_in_other_transactions_follow_the_clock,
+    the_clock_starts_now_and_moves_only_when_advanced,
+    delayed_events_follow_the_clock,
+    published_events_show_their_due_time,
+    a_delay_counts_from_the_commit,
+    retries_follow_the_policy_exactly,
+    a_breaker_pause_follows_the_clock,
+    occurrence_times_follow_the_clock,
+    the_purge_follows_the_clock,
 }

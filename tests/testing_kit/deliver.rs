@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
+use outbox::listener::{Delivery, ListenerErrorKind, ListenerRegistry};
 use outbox::testing::assert_published;
-use outbox::{Delivery, EventEnvelope, ListenerErrorKind, ListenerRegistry, Outcome};
+use outbox::{EventEnvelope, Outcome};
 
-use crate::shop::{Answer, OrderEvent, PAID, Printer, SHIPPED, parcels, shop};
+use crate::shop::{
+    Answer, InMemory, OrderEvent, PAID, Printer, SHIPPED, Setup, on_every_setup, parcels,
+};
 
-#[tokio::test]
-async fn deliver_returns_the_listeners_outcome() {
+async fn deliver_returns_the_listeners_outcome(setup: impl Setup) {
     let hour = Duration::from_secs(3_600);
     let printer = Printer::with([Answer::Later(hour), Answer::Permanent]);
-    let outbox = shop(&printer).start().await;
+    let outbox = setup.start(&printer).await;
     assert_eq!(outbox.deliver(PAID).await.unwrap(), Outcome::RetryAfter(hour));
     let error = outbox.deliver(PAID).await.unwrap_err();
     assert_eq!(error.kind(), ListenerErrorKind::Permanent);
@@ -21,18 +23,16 @@ async fn deliver_returns_the_listeners_outcome() {
     assert_published!(outbox.published().await, []);
 }
 
-#[tokio::test]
-async fn the_payload_is_decoded_from_json() {
-    let outbox = shop(&Printer::default()).start().await;
+async fn the_payload_is_decoded_from_json(setup: impl Setup) {
+    let outbox = setup.start(&Printer::default()).await;
     let wrong_payload = EventEnvelope::builder("Paid").aggregate_type("Order").payload_json("[]");
     let error = outbox.deliver(wrong_payload).await.unwrap_err();
     assert_eq!(error.kind(), ListenerErrorKind::Decode);
 }
 
-#[tokio::test]
-async fn the_transaction_is_committed_only_on_success() {
+async fn the_transaction_is_committed_only_on_success(setup: impl Setup) {
     let printer = Printer::with([Answer::Fail, Answer::Later(Duration::from_secs(1))]);
-    let outbox = shop(&printer).start().await;
+    let outbox = setup.start(&printer).await;
     outbox.deliver(SHIPPED).await.unwrap_err();
     outbox.deliver(SHIPPED).await.unwrap();
     assert_eq!(parcels(&outbox).await, 0);
@@ -45,7 +45,7 @@ async fn the_transaction_is_committed_only_on_success() {
 #[tokio::test]
 #[should_panic(expected = "the printer explodes")]
 async fn a_panic_of_the_listener_reaches_the_test() {
-    let outbox = shop(&Printer::with([Answer::Panic])).start().await;
+    let outbox = InMemory.start(&Printer::with([Answer::Panic])).await;
     let _ = outbox.deliver(PAID).await;
 }
 
@@ -58,4 +58,10 @@ async fn delivering_an_unroutable_event_panics() {
     let registry = ListenerRegistry::new().register("Found", |_: Delivery| async {});
     let outbox = outbox::testing::outbox().listeners(registry).start().await;
     let _ = outbox.deliver(OrderEvent::Lost).await;
+}
+
+on_every_setup! {
+    deliver_returns_the_listeners_outcome,
+    the_payload_is_decoded_from_json,
+    the_transaction_is_committed_only_on_success,
 }

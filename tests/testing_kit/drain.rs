@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
+use outbox::EventEnvelope;
+use outbox::config::Unroutable;
+use outbox::metrics::VerdictKind;
 use outbox::testing::assert_published;
-use outbox::{EventEnvelope, Unroutable, VerdictKind};
 
-use crate::shop::{Answer, OrderEvent, PAID, Printer, SHIPPED, commit, parcels, shop, with_event};
+use crate::shop::{
+    Answer, OrderEvent, PAID, Printer, SHIPPED, Setup, commit, on_every_setup, parcels, run,
+};
 
-#[tokio::test]
-async fn nothing_is_delivered_before_drain() {
+async fn nothing_is_delivered_before_drain(setup: impl Setup) {
     let printer = Printer::default();
-    let outbox = with_event(&printer, PAID).await;
+    let outbox = setup.with_event(&printer, PAID).await;
     // A poller would have claimed the event during these queries.
     for _ in 0..100 {
         assert_published!(outbox.published().await, [PAID]);
@@ -21,10 +24,9 @@ async fn nothing_is_delivered_before_drain() {
     assert_eq!(outbox.drain().await.events().len(), 0);
 }
 
-#[tokio::test]
-async fn events_are_delivered_in_the_order_of_writing() {
+async fn events_are_delivered_in_the_order_of_writing(setup: impl Setup) {
     let printer = Printer::default();
-    let outbox = shop(&printer).start().await;
+    let outbox = setup.start(&printer).await;
     let expected: Vec<String> = (0..1_200).map(|id| format!("placed {id} for 1")).collect();
     for some in [0..700, 700..1_200] {
         let mut tx = outbox.begin().await.unwrap();
@@ -35,10 +37,9 @@ async fn events_are_delivered_in_the_order_of_writing() {
     assert_eq!(printer.printed(), expected);
 }
 
-#[tokio::test]
-async fn events_written_by_listeners_are_delivered() {
+async fn events_written_by_listeners_are_delivered(setup: impl Setup) {
     let printer = Printer::default();
-    let outbox = with_event(&printer, SHIPPED).await;
+    let outbox = setup.with_event(&printer, SHIPPED).await;
     let report = outbox.drain().await;
     assert_eq!(report.delivered(), 2, "{report}");
     assert_eq!(printer.printed(), ["shipped 7", "paid 7, 0 failed"]);
@@ -46,11 +47,10 @@ async fn events_written_by_listeners_are_delivered() {
     assert_published!(outbox.published().await, [SHIPPED, PAID]);
 }
 
-#[tokio::test]
-async fn the_report_lists_the_result_of_each_event() {
+async fn the_report_lists_the_result_of_each_event(setup: impl Setup) {
     let hour = Duration::from_secs(3_600);
     let answers = [Answer::Fail, Answer::Permanent, Answer::Later(hour), Answer::Panic];
-    let outbox = shop(&Printer::with(answers)).start().await;
+    let outbox = setup.start(&Printer::with(answers)).await;
     let mut tx = outbox.begin().await.unwrap();
     tx.write_all([PAID, PAID, PAID, PAID, PAID, OrderEvent::Lost]).unwrap();
     tx.commit().await.unwrap();
@@ -82,19 +82,20 @@ async fn the_report_lists_the_result_of_each_event() {
     assert_eq!(outbox.drain().await.unroutable(), 1);
 }
 
-#[tokio::test]
-async fn events_of_a_lost_owner_are_delivered() {
+async fn events_of_a_lost_owner_are_delivered(setup: impl Setup) {
     let printer = Printer::default();
-    let outbox = with_event(&printer, PAID).await;
+    let outbox = setup.with_event(&printer, PAID).await;
     let claimed = "UPDATE outbox_event SET locked_by = 'lost', claim_token = 1, takeovers = 1";
-    sqlx::query(claimed).execute(outbox.pool()).await.unwrap();
+    let mut tx = outbox.begin().await.unwrap();
+    run(&mut tx, claimed).await;
+    tx.commit().await.unwrap();
     assert_eq!(outbox.drain().await.delivered(), 1);
     assert_eq!(printer.printed().len(), 1);
 }
 
-#[tokio::test]
-async fn unroutable_events_become_dead_if_configured() {
-    let shop = shop(&Printer::default()).configure(|outbox| outbox.unroutable(Unroutable::Dead));
+async fn unroutable_events_become_dead_if_configured(setup: impl Setup) {
+    let shop =
+        setup.shop(&Printer::default()).configure(|outbox| outbox.unroutable(Unroutable::Dead));
     let outbox = shop.start().await;
     commit(&outbox, OrderEvent::Lost).await.unwrap();
     let report = outbox.drain().await;
@@ -105,11 +106,10 @@ async fn unroutable_events_become_dead_if_configured() {
     );
 }
 
-#[tokio::test]
-async fn the_application_can_drain_pause_and_shut_down() {
+async fn the_application_can_drain_pause_and_shut_down(setup: impl Setup) {
     let printer = Printer::default();
-    let outbox = with_event(&printer, PAID).await;
-    let handle: outbox::Outbox<sqlx::Sqlite> = outbox.clone();
+    let outbox = setup.with_event(&printer, PAID).await;
+    let handle = outbox.clone();
     handle.drained().await.unwrap();
     assert_eq!(printer.printed().len(), 1);
     handle.pause().unwrap();
@@ -122,25 +122,8 @@ async fn the_application_can_drain_pause_and_shut_down() {
     assert_published!(outbox.published().await, [PAID, PAID, PAID]);
 }
 
-#[tokio::test]
-#[should_panic(expected = "`drain` waits for a transaction that is still open")]
-async fn drain_panics_while_a_transaction_is_open() {
-    let outbox = shop(&Printer::default()).start().await;
-    let _tx = outbox.begin().await.unwrap();
-    let _ = outbox.drain().await;
-}
-
-#[tokio::test]
-async fn a_second_transaction_times_out() {
-    let outbox = shop(&Printer::default()).start().await;
-    let _tx = outbox.begin().await.unwrap();
-    let error = outbox.begin().await.unwrap_err();
-    assert!(matches!(error, outbox::Error::WriterLockTimeout { .. }), "{error:?}");
-}
-
-#[tokio::test]
-async fn published_waits_for_a_dropped_transaction() {
-    let outbox = shop(&Printer::default()).start().await;
+async fn published_waits_for_a_dropped_transaction(setup: impl Setup) {
+    let outbox = setup.start(&Printer::default()).await;
     let mut tx = outbox.begin().await.unwrap();
     tx.write(EventEnvelope::json("Undone", "{}").unwrap()).unwrap();
     drop(tx);
@@ -151,4 +134,15 @@ async fn published_waits_for_a_dropped_transaction() {
 #[should_panic(expected = "`State<testing_kit::shop::Printer>`, which was not given")]
 async fn a_failed_start_panics_with_the_reason() {
     let _ = outbox::testing::outbox().start().await;
+}
+
+on_every_setup! {
+    nothing_is_delivered_before_drain,
+    events_are_delivered_in_the_order_of_writing,
+    events_written_by_listeners_are_delivered,
+    the_report_lists_the_result_of_each_event,
+    events_of_a_lost_owner_are_delivered,
+    unroutable_events_become_dead_if_configured,
+    the_application_can_drain_pause_and_shut_down,
+    published_waits_for_a_dropped_transaction,
 }

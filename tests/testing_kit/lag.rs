@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use outbox::MetricsExporter;
+use outbox::metrics::MetricsExporter;
 use outbox::testing::TestOutbox;
 
-use crate::shop::{Answer, PAID, Printer, SHIPPED, commit, shop};
+use crate::shop::{Answer, PAID, Printer, SHIPPED, Setup, commit, on_every_setup};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -28,19 +28,18 @@ impl Lags {
     }
 }
 
-async fn shop_with_lags(printer: &Printer) -> (TestOutbox, Lags) {
+async fn shop_with_lags<S: Setup>(setup: &S, printer: &Printer) -> (TestOutbox<S::DB>, Lags) {
     let lags = Lags::default();
     let exporter = lags.clone();
-    (shop(printer).configure(|outbox| outbox.metrics(exporter)).start().await, lags)
+    (setup.shop(printer).configure(|outbox| outbox.metrics(exporter)).start().await, lags)
 }
 
 fn paid(lag: Duration) -> Vec<(String, Duration)> {
     vec![("Paid".to_owned(), lag)]
 }
 
-#[tokio::test]
-async fn lag_is_the_time_since_the_event() {
-    let (outbox, lags) = shop_with_lags(&Printer::default()).await;
+async fn lag_is_the_time_since_the_event(setup: impl Setup) {
+    let (outbox, lags) = shop_with_lags(&setup, &Printer::default()).await;
     commit(&outbox, PAID).await.unwrap();
     outbox.clock().advance(SECOND * 5);
     let _ = outbox.drain().await;
@@ -52,9 +51,8 @@ async fn lag_is_the_time_since_the_event() {
     assert_eq!(lags.take()[0], ("Shipped".to_owned(), SECOND * 3));
 }
 
-#[tokio::test]
-async fn lag_of_a_delayed_event_starts_after_the_delay() {
-    let (outbox, lags) = shop_with_lags(&Printer::default()).await;
+async fn lag_of_a_delayed_event_starts_after_the_delay(setup: impl Setup) {
+    let (outbox, lags) = shop_with_lags(&setup, &Printer::default()).await;
     let mut tx = outbox.begin().await.unwrap();
     tx.write(outbox::event(PAID).deliver_after(HOUR)).unwrap();
     tx.commit().await.unwrap();
@@ -63,9 +61,8 @@ async fn lag_of_a_delayed_event_starts_after_the_delay() {
     assert_eq!(lags.take(), paid(SECOND * 2));
 }
 
-#[tokio::test]
-async fn lag_includes_failed_attempts() {
-    let (outbox, lags) = shop_with_lags(&Printer::with([Answer::Fail])).await;
+async fn lag_includes_failed_attempts(setup: impl Setup) {
+    let (outbox, lags) = shop_with_lags(&setup, &Printer::with([Answer::Fail])).await;
     commit(&outbox, PAID).await.unwrap();
     outbox.clock().advance(SECOND);
     assert_eq!(outbox.drain().await.retried(), 1);
@@ -75,9 +72,8 @@ async fn lag_includes_failed_attempts() {
     assert_eq!(lags.take(), paid(SECOND * 11));
 }
 
-#[tokio::test]
-async fn lag_of_a_backdated_event_starts_when_it_is_written() {
-    let (outbox, lags) = shop_with_lags(&Printer::default()).await;
+async fn lag_of_a_backdated_event_starts_when_it_is_written(setup: impl Setup) {
+    let (outbox, lags) = shop_with_lags(&setup, &Printer::default()).await;
     let last_year = outbox.clock().now() - HOUR * 24 * 365;
     let mut tx = outbox.begin().await.unwrap();
     tx.write(outbox::event(PAID).occurred_at(last_year)).unwrap();
@@ -85,4 +81,11 @@ async fn lag_of_a_backdated_event_starts_when_it_is_written() {
     outbox.clock().advance(SECOND);
     let _ = outbox.drain().await;
     assert_eq!(lags.take(), paid(SECOND));
+}
+
+on_every_setup! {
+    lag_is_the_time_since_the_event,
+    lag_of_a_delayed_event_starts_after_the_delay,
+    lag_includes_failed_attempts,
+    lag_of_a_backdated_event_starts_when_it_is_written,
 }

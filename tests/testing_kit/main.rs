@@ -13,10 +13,15 @@
 
 mod clear;
 mod clock;
+mod connections;
 mod deliver;
 mod drain;
 mod faults;
 mod lag;
+mod left_aside;
+mod open_transaction;
 mod published;
+mod sessions;
 mod shop;
+mod sqlx_test;
 mod texts;

@@ -6,11 +6,11 @@ use outbox::testing::{assert_published, published, refute_published};
 use outbox::{EventEnvelope, Tx};
 use outbox_tests::{Fresh, Log, TestDatabase, on_every_database};
 
-use crate::shop::{OrderEvent, PAID, Printer, SHIPPED, shop};
+use crate::shop::{InMemory, OrderEvent, PAID, Printer, SHIPPED, Setup};
 
 #[tokio::test]
 async fn a_test_is_warned_of_a_dropped_transaction_with_events() {
-    let outbox = shop(&Printer::default()).start().await;
+    let outbox = InMemory.start(&Printer::default()).await;
     let (log, _log) = Log::capture();
     let mut tx = outbox.begin().await.unwrap();
     tx.write(PAID).unwrap();
@@ -21,7 +21,7 @@ async fn a_test_is_warned_of_a_dropped_transaction_with_events() {
 
 #[tokio::test]
 async fn assertions_see_the_events_of_a_transaction() {
-    let outbox = shop(&Printer::default()).start().await;
+    let outbox = InMemory.start(&Printer::default()).await;
     let mut tx = outbox.begin().await.unwrap();
     assert_published!(tx, []);
 
@@ -45,7 +45,7 @@ async fn assertions_see_the_events_of_a_transaction() {
 
 #[tokio::test]
 async fn published_returns_all_committed_events() {
-    let outbox = shop(&Printer::default()).start().await;
+    let outbox = InMemory.start(&Printer::default()).await;
     let mut tx = outbox.begin().await.unwrap();
     tx.write_all([PAID, OrderEvent::Lost]).unwrap();
     tx.commit().await.unwrap();
@@ -57,7 +57,7 @@ async fn published_returns_all_committed_events() {
 
 #[tokio::test]
 async fn only_fields_set_on_the_expected_event_are_compared() {
-    let outbox = shop(&Printer::default()).start().await;
+    let outbox = InMemory.start(&Printer::default()).await;
     let mut tx = outbox.begin().await.unwrap();
     let hour = Duration::from_secs(3_600);
     let event = outbox::event(PAID).tenant("acme").header("by", "card").header("at", "till");
@@ -87,7 +87,7 @@ async fn only_fields_set_on_the_expected_event_are_compared() {
 }
 
 async fn flushed_events_are_published_and_duplicates_are_not<DB: TestDatabase>(db: Fresh<DB>) {
-    let writer = outbox::builder(db.pool.clone()).mode(outbox::Mode::WriterOnly);
+    let writer = outbox::builder(db.pool.clone()).mode(outbox::config::Mode::WriterOnly);
     let outbox = writer.start().await.unwrap();
     let mut tx: Tx<DB> = outbox.begin().await.unwrap();
     let paid = || outbox::event(PAID).event_id("1");

@@ -3,8 +3,9 @@
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::Mutex;
 
+use outbox::EventEnvelope;
+use outbox::event::IntoEnvelope;
 use outbox::testing::{assert_published, refute_published};
-use outbox::{EventEnvelope, IntoEnvelope};
 
 use crate::shop::{OrderEvent, PAID};
 

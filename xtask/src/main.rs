@@ -1,5 +1,6 @@
 //! The project's own commands. `cargo xtask help` lists them.
 
+mod api;
 mod bench;
 mod cargo;
 mod expansion;
@@ -46,6 +47,15 @@ fn run(command: &str, rest: &[&str]) -> Result {
     match command {
         "test" => return test::run(test::args::parse(rest)?),
         "bench" => return bench::run_with(rest),
+        "api" => return api::run_with(flag(command, "--write", rest)?),
+        "semver" => {
+            let [revision] = rest else {
+                return Err(
+                    UsageError::new("`cargo xtask semver` takes a revision: `v0.1.0`").into()
+                );
+            };
+            return api::semver(revision);
+        }
         "linked" => return linked::run_each(flag(command, "--long", rest)?),
         "db" => return servers::serve(servers::parse(rest)?),
         _ => {}
@@ -56,7 +66,7 @@ fn run(command: &str, rest: &[&str]) -> Result {
         "modules" => tidy::modules::print,
         "expansion" => expansion::run,
         _ => {
-            let known = "test, db, tidy, modules, minimum, linked, bench, expansion";
+            let known = "test, db, tidy, modules, api, semver, minimum, linked, bench, expansion";
             let message = format!("unknown command `{command}`; the commands are: {known}");
             return Err(UsageError::new(message).into());
         }

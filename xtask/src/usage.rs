@@ -21,6 +21,8 @@ cargo xtask test --mysql | --pgbouncer | --postgres14 | --postgres16 | --postgre
 cargo xtask db [--mysql | ..] start the database servers and print their variables, for other test commands
 cargo xtask tidy             check the sources for what no other tool checks
 cargo xtask modules          print the module graph of outbox-runtime, and its cycles
+cargo xtask api [--write]    compare the public items with outbox/api.txt, or write that file
+cargo xtask semver <rev>     compare the public API with that of an earlier revision (cargo-semver-checks)
 cargo xtask minimum          check the minimum versions of Rust and of the dependencies
 cargo xtask linked [--long]  test the link-time registry under each kind of build
 cargo xtask bench [--quick] [--json]

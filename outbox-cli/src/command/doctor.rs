@@ -1,5 +1,6 @@
 use anstyle::Style;
-use outbox_runtime::store::{Backend, DoctorOptions, Finding, FindingLevel};
+use outbox::admin::{DoctorOptions, Finding, FindingLevel};
+use outbox::tx::Backend;
 use serde::Serialize;
 
 use crate::args::Doctor;
@@ -28,8 +29,9 @@ struct Entry<'a> {
 
 pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: Doctor) -> Result<Exit, Fault> {
     let Doctor { types, overdue, long_transaction, strict } = args;
-    let options = DoctorOptions { types, overdue, long_transaction };
-    let findings = session.store.doctor(&options).await.map_err(|error| session.fault(error))?;
+    let mut options = DoctorOptions::new().overdue(overdue).long_transaction(long_transaction);
+    options.types = types;
+    let findings = session.admin.doctor(&options).await.map_err(|error| session.fault(error))?;
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
     let (errors, warnings) = (count(FindingLevel::Error), count(FindingLevel::Warning));
     let printed = match session.format {

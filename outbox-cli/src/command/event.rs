@@ -3,8 +3,8 @@
 use std::time::SystemTime;
 
 use anstyle::Style;
-use outbox_runtime::event::Status;
-use outbox_runtime::store::EventRow;
+use outbox::admin::EventRow;
+use outbox::event::Status;
 use serde::Serialize;
 use serde_json::value::RawValue;
 

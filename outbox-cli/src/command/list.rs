@@ -1,7 +1,8 @@
 use std::time::SystemTime;
 
-use outbox_runtime::event::Status;
-use outbox_runtime::store::{Backend, EventRow, TypeFilter};
+use outbox::admin::EventRow;
+use outbox::event::Status;
+use outbox::tx::Backend;
 
 use super::event::{Document, aggregate, remark, style};
 use crate::args::List;
@@ -14,12 +15,12 @@ use crate::time::relative_time;
 
 pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &List) -> Result<Exit, Fault> {
     let fault = |error| session.fault(error);
-    let now = session.store.now().await.map_err(fault)?;
+    let now = session.admin.now().await.map_err(fault)?;
     let query = args.query(now);
-    let rows = session.store.list(&query).await.map_err(fault)?;
+    let rows = session.admin.list(&query).await.map_err(fault)?;
     if rows.len() < query.limit as usize
         && matches!(query.status, Some(Status::New | Status::Retry))
-        && session.store.stats(&TypeFilter::ALL).await.map_err(fault)?.pending >= COUNT_LIMIT
+        && session.admin.stats().await.map_err(fault)?.pending >= COUNT_LIMIT
     {
         note("only the 100,000 events that have been due longest were searched");
     }

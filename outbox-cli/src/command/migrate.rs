@@ -1,6 +1,6 @@
-use outbox_runtime::store::{
-    Backend, DatabaseErrorKind, SchemaState, Table, migrate, migration_sql_from,
-};
+use outbox::admin::{SchemaState, Table, migrate, migration_sql_from};
+use outbox::error::DatabaseErrorKind;
+use outbox::tx::Backend;
 use serde::Serialize;
 
 use crate::args::Migrate;
@@ -41,17 +41,17 @@ pub(crate) fn print<DB: Backend>(table: &Table, from: i64, format: Format) -> Re
 pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Migrate) -> Result<Exit, Fault> {
     let fault = |error| session.fault(error);
     let table = session.table();
-    let state = session.store.schema_state().await.map_err(fault)?;
+    let state = session.admin.schema_state().await.map_err(fault)?;
     let (found, version, to_do) = match &state {
         // The state of a table that cannot be read is unknown, and a table that is not an outbox must not
         // be migrated.
         SchemaState::Missing { source }
             if DatabaseErrorKind::from_error(source) == DatabaseErrorKind::NoColumn =>
         {
-            return session.store.verify().await.map_err(fault).map(|()| Exit::Success);
+            return session.admin.verify().await.map_err(fault).map(|()| Exit::Success);
         }
         SchemaState::Forbidden { .. } => {
-            return session.store.verify().await.map_err(fault).map(|()| Exit::Success);
+            return session.admin.verify().await.map_err(fault).map(|()| Exit::Success);
         }
         SchemaState::Hidden { source } => {
             return Err(Fault::failed(
@@ -72,6 +72,7 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Migrate) -> R
                 "install a newer `outbox-cli`",
             ));
         }
+        _ => return session.admin.verify().await.map_err(fault).map(|()| Exit::Success),
     };
     let sql = match &state {
         SchemaState::Older { sql, .. } => Some(sql.as_str()),
@@ -79,7 +80,7 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Migrate) -> R
     };
     let changed = to_do && !args.check;
     if changed {
-        migrate(session.store.pool(), table).await.map_err(fault)?;
+        migrate(&session.pool, table).await.map_err(fault)?;
     }
     let printed = if session.format == Format::Json {
         print_json(&Report { table: table.to_string(), found, version, to_do, changed, sql })

@@ -5,6 +5,7 @@ pub(crate) mod dead;
 pub(crate) mod doctor;
 pub(crate) mod list;
 pub(crate) mod migrate;
+pub(crate) mod pending;
 pub(crate) mod purge;
 pub(crate) mod show;
 pub(crate) mod status;

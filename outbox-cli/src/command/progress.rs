@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use outbox_runtime::Error;
+use outbox::Error;
 
 /// An operation that runs in batches.
 pub(super) trait Batches {

@@ -1,5 +1,7 @@
-use outbox_runtime::store::Backend;
-use outbox_runtime::{Error, PurgeConfig, PurgeScheduler};
+use outbox::Error;
+use outbox::admin::PurgeScheduler;
+use outbox::config::PurgeConfig;
+use outbox::tx::Backend;
 use serde::Serialize;
 
 use super::progress::{self, BatchOutcome, Batches};
@@ -22,7 +24,7 @@ struct Report {
     deleted_dead: u64,
 }
 
-impl<DB: Backend> Batches for outbox_runtime::Purge<'_, DB> {
+impl<DB: Backend> Batches for outbox::admin::Purge<'_, DB> {
     async fn next_batch(&mut self) -> Result<Option<u64>, Error> {
         self.next().await
     }
@@ -33,12 +35,12 @@ impl<DB: Backend> Batches for outbox_runtime::Purge<'_, DB> {
 }
 
 pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Purge) -> Result<Exit, Fault> {
-    let (store, fault) = (&session.store, |error| session.fault(error));
+    let (admin, fault) = (&session.admin, |error| session.fault(error));
     let mut config = PurgeConfig::default();
     (config.retention, config.dead_retention) = (args.older_than, args.dead_older_than);
-    let old_done = store.count_old_done(args.older_than).await.map_err(fault)?;
+    let old_done = admin.count_old_done(args.older_than).await.map_err(fault)?;
     let old_dead = match args.dead_older_than {
-        Some(age) => store.count_old_dead(age).await.map_err(fault)?,
+        Some(age) => admin.count_old_dead(age).await.map_err(fault)?,
         None => 0,
     };
     let mut report = Report {
@@ -55,7 +57,7 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Purge) -> Res
     }
     note(&summary);
     confirm(&format!("Delete {}?", capped_events(old_done + old_dead)), args.yes)?;
-    let purge = PurgeScheduler::new(store.pool().clone(), session.table().clone(), config);
+    let purge = PurgeScheduler::new(session.pool.clone(), session.table().clone(), config);
     let purge = purge.map_err(fault)?;
     let mut purging = purge.purging();
     let bar = match old_done.max(old_dead) {

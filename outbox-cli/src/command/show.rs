@@ -1,7 +1,8 @@
 use std::time::SystemTime;
 
-use outbox_runtime::event::Status;
-use outbox_runtime::store::{Backend, EventRow};
+use outbox::admin::EventRow;
+use outbox::event::Status;
+use outbox::tx::Backend;
 
 use super::event::{Document, aggregate, payload_placeholder, style};
 use crate::args::Show;
@@ -33,7 +34,7 @@ pub(crate) async fn run_dead<DB: Backend>(
 }
 
 async fn find<DB: Backend>(session: &Session<DB>, id: &str) -> Result<EventRow, Fault> {
-    let found = session.store.find_event(id).await.map_err(|error| session.fault(error))?;
+    let found = session.admin.find(id).await.map_err(|error| session.fault(error))?;
     found.ok_or_else(|| {
         Fault::negative(
             format!("table `{}` has no event with the id `{}`", session.table(), sanitize(id)),
@@ -54,7 +55,7 @@ async fn show<DB: Backend>(
         print_json(&Document::new(&row))?;
         return Ok(Exit::Success);
     }
-    let now = session.store.now().await.map_err(|error| session.fault(error))?;
+    let now = session.admin.now().await.map_err(|error| session.fault(error))?;
     print_text(&lines(&row, now))?;
     match &row.payload {
         Some(payload) => print_text(&format!("\n{}", sanitize(payload)))?,

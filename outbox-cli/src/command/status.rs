@@ -1,7 +1,8 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use outbox_runtime::store::{Backend, PendingType, Stats, TypeFilter};
+use outbox::admin::{PendingType, Stats};
+use outbox::tx::Backend;
 use serde::Serialize;
 
 use crate::args::Watch;
@@ -77,9 +78,8 @@ async fn watch<DB: Backend>(session: &Session<DB>, interval: Duration) -> Fault 
 }
 
 async fn read<DB: Backend>(session: &Session<DB>) -> Result<Status, Fault> {
-    let (store, fault) = (&session.store, |error| session.fault(error));
-    let Stats { pending, locked, dead, oldest_overdue, .. } =
-        store.stats(&TypeFilter::ALL).await.map_err(fault)?;
+    let (admin, fault) = (&session.admin, |error| session.fault(error));
+    let Stats { pending, locked, dead, oldest_overdue, .. } = admin.stats().await.map_err(fault)?;
     let pending_by_type = |entry: PendingType| PendingByType {
         event_type: entry.event_type,
         pending: entry.pending,
@@ -89,18 +89,18 @@ async fn read<DB: Backend>(session: &Session<DB>) -> Result<Status, Fault> {
     let dead_by_type = |(event_type, dead)| DeadByType { event_type, dead };
     Ok(Status {
         table: session.table().to_string(),
-        at: crate::time::rfc3339(store.now().await.map_err(fault)?),
+        at: crate::time::rfc3339(admin.now().await.map_err(fault)?),
         pending,
         locked,
         oldest_seconds: oldest_overdue.as_secs_f64(),
         dead,
-        done_last_minute: store.recently_done(MINUTE).await.map_err(fault)?,
+        done_last_minute: admin.recently_done(MINUTE).await.map_err(fault)?,
         pending_by_type: {
-            let types = store.pending_by_type(MINUTE).await.map_err(fault)?;
+            let types = admin.pending_by_type(MINUTE).await.map_err(fault)?;
             types.into_iter().map(pending_by_type).collect()
         },
         dead_by_type: {
-            let types = store.dead_by_type().await.map_err(fault)?;
+            let types = admin.dead_by_type().await.map_err(fault)?;
             types.into_iter().map(dead_by_type).collect()
         },
     })

@@ -5,7 +5,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use outbox_runtime::store::{Backend, EventFilter, EventQuery, EventRow, Store};
+use outbox::admin::{Admin, EventFilter, EventQuery, EventRow, Payloads};
+use outbox::tx::Backend;
 
 use super::event::{Document, aggregate};
 use crate::args::Tail;
@@ -31,17 +32,15 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Tail) -> Resu
 
 async fn follow<DB: Backend>(session: &Session<DB>, args: &Tail) -> Result<Exit, Fault> {
     let fault = |error| session.fault(error);
-    let mut follower = Follower::new(&session.store).await.map_err(fault)?;
-    let query = EventQuery {
-        filter: EventFilter { event_type: args.event_type.clone(), ..EventFilter::default() },
-        below: Some(follower.head.saturating_add(1)),
-        limit: args.lines,
-        payloads: args.payload,
-        ..EventQuery::default()
-    };
+    let mut follower = Follower::new(&session.admin).await.map_err(fault)?;
+    let payloads = args.payloads();
+    let mut filter = EventFilter::new();
+    filter.event_type = args.event_type.clone();
+    let below = follower.head.saturating_add(1);
+    let query = EventQuery::new().filter(filter).below(below).limit(args.lines).payloads(payloads);
     if args.lines > 0 {
         // Rows inserted since the follower was created are shown by the follower.
-        let rows = session.store.list(&query).await.map_err(fault)?;
+        let rows = session.admin.list(&query).await.map_err(fault)?;
         let is_old = |row: &&EventRow| {
             row.sequence <= follower.low_watermark || follower.seen.contains(&row.sequence)
         };
@@ -55,10 +54,10 @@ async fn follow<DB: Backend>(session: &Session<DB>, args: &Tail) -> Result<Exit,
     let mut ticks = tokio::time::interval(args.interval.max(Duration::from_millis(10)));
     loop {
         ticks.tick().await;
-        let mut rows = follower.next(&session.store, args.payload).await.map_err(fault)?;
+        let mut rows = follower.next(&session.admin, payloads).await.map_err(fault)?;
         while !rows.is_empty() {
             rows.iter().filter(wanted).try_for_each(|row| show(session.format, row))?;
-            rows = follower.next(&session.store, args.payload).await.map_err(fault)?;
+            rows = follower.next(&session.admin, payloads).await.map_err(fault)?;
         }
     }
 }
@@ -76,8 +75,8 @@ struct Follower {
 }
 
 impl Follower {
-    async fn new<DB: Backend>(store: &Store<DB>) -> Result<Self, outbox_runtime::Error> {
-        let existing = store.sequences(i64::MIN, i64::MAX, LOOKBACK_ROWS).await?;
+    async fn new<DB: Backend>(admin: &Admin<DB>) -> Result<Self, outbox::Error> {
+        let existing = admin.sequences(i64::MIN, i64::MAX, LOOKBACK_ROWS).await?;
         let full = existing.len() >= LOOKBACK_ROWS as usize;
         let lowest = existing.last().copied().filter(|_| full);
         Ok(Self {
@@ -91,10 +90,10 @@ impl Follower {
     /// Returns rows that were not seen before; empty if there are none at present.
     async fn next<DB: Backend>(
         &mut self,
-        store: &Store<DB>,
-        payloads: bool,
-    ) -> Result<Vec<EventRow>, outbox_runtime::Error> {
-        let late = store.sequences(self.low_watermark, self.head, LOOKBACK_ROWS).await?;
+        admin: &Admin<DB>,
+        payloads: Payloads,
+    ) -> Result<Vec<EventRow>, outbox::Error> {
+        let late = admin.sequences(self.low_watermark, self.head, LOOKBACK_ROWS).await?;
         let (full, lowest) = (late.len() >= LOOKBACK_ROWS as usize, late.last().copied());
         let late: BTreeSet<i64> =
             late.into_iter().filter(|sequence| !self.seen.contains(sequence)).collect();
@@ -102,7 +101,7 @@ impl Follower {
         let mut after = late.first().map_or(self.head, |first| first - 1);
         let mut rows = Vec::new();
         loop {
-            let page = store.follow(after, PAGE_SIZE, payloads).await?;
+            let page = admin.follow(after, PAGE_SIZE, payloads).await?;
             let Some(last) = page.last() else { break };
             after = last.sequence;
             rows.extend(page.into_iter().filter(|row| self.seen.insert(row.sequence)));

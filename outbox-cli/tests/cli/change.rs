@@ -93,6 +93,30 @@ async fn discarding_requires_a_reason<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(db.number("SELECT COUNT(*) FROM outbox_event").await, 6);
 }
 
+async fn pending_events_are_changed_by_id<DB: TestDatabase>(db: Fresh<DB>) {
+    SampleOutbox::start(&db).await.shutdown().await;
+    let program = Program::on(&db);
+    db.run("UPDATE outbox_event SET locked_by = 'node-1' WHERE event_id = 'paid-3'").await;
+    let seen = program
+        .session(&[
+            "pending due",
+            "pending due missing-9",
+            "pending due refunded-4",
+            "pending due paid-3",
+            "pending release paid-3",
+            "pending due paid-3 --json",
+            "pending release paid-3",
+            "pending discard paid-3",
+            "pending discard paid-3 --reason _ --yes",
+            "pending discard paid-3 --reason a_test",
+            "pending discard paid-3 missing-9 --reason a_test --yes",
+        ])
+        .await;
+    same("pending", &seen);
+    let left = db.number("SELECT COUNT(*) FROM outbox_event WHERE event_id = 'paid-3'").await;
+    assert_eq!((left, dead(&db).await), (0, 2));
+}
+
 async fn old_events_are_purged<DB: TestDatabase>(db: Fresh<DB>) {
     SampleOutbox::start(&db).await.shutdown().await;
     let program = Program::on(&db);
@@ -116,6 +140,7 @@ async fn old_events_are_purged<DB: TestDatabase>(db: Fresh<DB>) {
 
 on_every_database!(
     events_are_replayed_by_id,
+    pending_events_are_changed_by_id,
     events_are_replayed_by_filter,
     discarding_requires_a_reason,
     old_events_are_purged

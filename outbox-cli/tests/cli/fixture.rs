@@ -1,9 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outbox::{
-    Config, Delivery, EventEnvelope, ListenerError, ListenerOptions, ListenerRegistry, Outbox,
-};
+use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry};
+use outbox::{Config, EventEnvelope, ListenerError, Outbox};
 use outbox_tests::{CallLog, Fresh, TestDatabase, eventually};
 use tokio::sync::Semaphore;
 
@@ -22,7 +21,7 @@ impl<DB: TestDatabase> SampleOutbox<DB> {
         let (calls, release) = (CallLog::default(), Arc::new(Semaphore::new(0)));
         let mut config = Config::default();
         config.node_name = Some("sample".to_owned());
-        config.poller.interval = HOUR;
+        config.poll_interval = HOUR;
         let outbox = outbox::builder(db.pool.clone())
             .config(config)
             .listeners(listeners(&calls, &release))
@@ -62,7 +61,7 @@ impl<DB: TestDatabase> SampleOutbox<DB> {
     }
 }
 
-fn order(event_type: &str, number: u32) -> outbox::EnvelopeBuilder<outbox::Dynamic> {
+fn order(event_type: &str, number: u32) -> outbox::event::EnvelopeBuilder<outbox::event::Dynamic> {
     EventEnvelope::builder(event_type)
         .event_id(format!("{}-{number}", event_type.to_lowercase()))
         .aggregate_type("Order")
@@ -79,7 +78,7 @@ fn listeners(calls: &CallLog, release: &Arc<Semaphore>) -> ListenerRegistry {
     };
     let (placed, paid, refunded, slow) = (note(calls), note(calls), note(calls), note(calls));
     let release = Arc::clone(release);
-    let later = ListenerOptions::DEFAULT.retry_base(HOUR).retry_max(2 * HOUR);
+    let later = ListenerOptions::new().retry_base(HOUR).retry_max(2 * HOUR);
     ListenerRegistry::new()
         .register_for("Order", "Placed", move |delivery: Delivery| {
             placed(&delivery);

@@ -269,7 +269,7 @@ fn options(options: &Options) -> TokenStream {
         Timeout::Never => quote!(.timeout(__outbox::Timeout::Never)),
     });
     let concurrency = options.concurrency.map(|calls| quote!(.concurrency(#calls)));
-    quote!(__outbox::ListenerOptions::DEFAULT #max_attempts #base #max #timeout #concurrency)
+    quote!(__outbox::ListenerOptions::new() #max_attempts #base #max #timeout #concurrency)
 }
 
 fn duration(duration: Duration) -> TokenStream {

@@ -16,7 +16,9 @@ use crate::throttle::Throttle;
 /// again.
 ///
 /// ```no_run
-/// # use outbox_runtime::{DeadEvents, Error, store::{Backend, DeadFilter}};
+/// # use outbox::dead::{DeadEvents, DeadFilter};
+/// # use outbox::tx::Backend;
+/// # use outbox::Error;
 /// # async fn example<DB: Backend>(dead: DeadEvents<DB>) -> Result<(), Error> {
 /// let mut bulk = dead.replaying(&DeadFilter::default(), 500).await?;
 /// while bulk.next().await?.is_some() {

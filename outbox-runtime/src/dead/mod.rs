@@ -32,12 +32,14 @@ use cursor::Cursor;
 /// is cheap.
 ///
 /// ```no_run
-/// # use outbox_runtime::{DeadEvents, Error, store::{Backend, DeadFilter}};
+/// # use outbox::dead::{DeadEvents, DeadFilter};
+/// # use outbox::tx::Backend;
+/// # use outbox::Error;
 /// # async fn example<DB: Backend>(dead: DeadEvents<DB>) -> Result<(), Error> {
 /// for group in dead.groups(&DeadFilter::default()).await? {
 ///     println!("{} × {}: {}", group.count, group.event_type, group.error);
 /// }
-/// let replayed = dead.replay_all(&DeadFilter::event_type("Paid"), 500).await?;
+/// let replayed = dead.replay_all(&DeadFilter::new().event_type("Paid"), 500).await?;
 /// # Ok(())
 /// # }
 /// ```

@@ -5,7 +5,7 @@
 //!   ──────────────────────────  ─────────────────────────  ─────────────────────
 //!   Done                        DONE                       unchanged
 //!   RetryAfter(d)               RETRY in d                 unchanged
-//!   error, panic, time-out      RETRY by the policy        + 1, DEAD at the limit
+//!   error, panic, time-out      RETRY or DEAD by policy    + 1, DEAD at the limit
 //!   error with retry-after d    RETRY in d                 + 1, DEAD at the limit
 //!   permanent error             DEAD                       + 1
 //!   unreachable                 RETRY when the pause ends  unchanged
@@ -20,9 +20,9 @@
 
 use std::time::Duration;
 
-use crate::event::Verdict;
+use crate::event::{EventEnvelope, Verdict};
 use crate::listener::{ListenerError, ListenerErrorKind, Outcome};
-use crate::retry::RetryPolicy;
+use crate::retry::{FailedAttempt, Failure, Retry, RetryPolicy};
 
 /// How a call of a listener ended.
 #[derive(Debug)]
@@ -86,8 +86,12 @@ fn timed_out(after: Duration) -> String {
 /// The shortest delay: the poller does not claim more often.
 const SHORTEST_DELAY: Duration = Duration::from_millis(50);
 
+/// The delay while the database is unavailable, if the policy has none.
+const DELAY_IN_OUTAGE: Duration = Duration::from_secs(1);
+
 /// What a decision depends on beside the call.
 pub(crate) struct Circumstances<'a> {
+    pub(crate) event: &'a EventEnvelope,
     /// The number of attempts that had failed before.
     pub(crate) attempts: u32,
     pub(crate) max_attempts: u32,
@@ -99,14 +103,16 @@ pub(crate) struct Circumstances<'a> {
 /// Decides what follows from a call. `None` if that is unknown: the row is left alone until its lease expires,
 /// because it may be locked by a transaction that only the server can end.
 pub(crate) fn decide(call: &CallResult, circumstances: &Circumstances<'_>) -> Option<Verdict> {
-    let Circumstances { attempts, max_attempts, retry, breaker_pause } = *circumstances;
-    let failed = |delay: Option<Duration>, error: String| {
-        let attempts = attempts.saturating_add(1);
-        if attempts >= max_attempts {
-            return Verdict::Dead { attempts, error };
-        }
-        let delay = delay.unwrap_or_else(|| retry.delay(attempts));
-        Verdict::Retry { attempts, delay, error }
+    let Circumstances { event, attempts, max_attempts, retry, breaker_pause } = *circumstances;
+    let failures = attempts.saturating_add(1);
+    let is_last = failures >= max_attempts;
+    let ask = |failure| match is_last {
+        true => Retry::GiveUp,
+        false => retry.retry(&FailedAttempt::new(event, failures, failure)),
+    };
+    let failed = |retry: Retry, error: String| match retry {
+        Retry::After(delay) if !is_last => Verdict::Retry { attempts: failures, delay, error },
+        Retry::After(_) | Retry::GiveUp => Verdict::Dead { attempts: failures, error },
     };
     Some(match call {
         CallResult::Answered(Ok(Outcome::Done)) | CallResult::Settled => Verdict::Done,
@@ -118,21 +124,29 @@ pub(crate) fn decide(call: &CallResult, circumstances: &Circumstances<'_>) -> Op
                 Verdict::Dead { attempts: attempts.saturating_add(1), error: chain(error) }
             }
             ListenerErrorKind::RetryAfter(delay) => {
-                failed(Some(delay.max(SHORTEST_DELAY)), chain(error))
+                failed(Retry::After(delay.max(SHORTEST_DELAY)), chain(error))
             }
             ListenerErrorKind::Unreachable => Verdict::Deferred { delay: breaker_pause },
             ListenerErrorKind::Failed
             | ListenerErrorKind::Decode
             | ListenerErrorKind::MissingState
-            | ListenerErrorKind::MissingTransaction => failed(None, chain(error)),
+            | ListenerErrorKind::MissingTransaction => {
+                failed(ask(Failure::Error(error)), chain(error))
+            }
         },
-        CallResult::Panicked => failed(None, PANICKED.to_owned()),
-        CallResult::TimedOut(after) => failed(None, timed_out(*after)),
+        CallResult::Panicked => failed(ask(Failure::Panicked), PANICKED.to_owned()),
+        CallResult::TimedOut(after) => failed(ask(Failure::TimedOut(*after)), timed_out(*after)),
         CallResult::Cancelled => Verdict::Cancelled,
         CallResult::Unroutable { error } => Verdict::Dead { attempts, error: error.clone() },
         CallResult::Overtaken => Verdict::Released,
-        CallResult::Unavailable(_) => {
-            Verdict::Deferred { delay: retry.delay(1).max(SHORTEST_DELAY) }
+        CallResult::Unavailable(error) => {
+            let first = FailedAttempt::new(event, 1, Failure::Error(error));
+            let delay = match retry.retry(&first) {
+                Retry::After(delay) => delay.max(SHORTEST_DELAY),
+                // An outage of the database is no reason to give an event up.
+                Retry::GiveUp => DELAY_IN_OUTAGE,
+            };
+            Verdict::Deferred { delay }
         }
         CallResult::Unknown => return None,
     })
@@ -150,15 +164,19 @@ mod tests {
     struct Fixed;
 
     impl RetryPolicy for Fixed {
-        fn delay(&self, failures: u32) -> Duration {
-            Duration::from_secs(failures.into())
+        fn retry(&self, attempt: &FailedAttempt<'_>) -> Retry {
+            match attempt.failure {
+                Failure::Error(error) if error.to_string() == "hopeless" => Retry::GiveUp,
+                _ => Retry::After(Duration::from_secs(attempt.attempts.into())),
+            }
         }
     }
 
     fn decided(call: &CallResult, attempts: u32) -> String {
         let breaker_pause = Duration::from_secs(7);
+        let event = &EventEnvelope::json("A", "{}").unwrap();
         let circumstances =
-            Circumstances { attempts, max_attempts: 3, retry: &Fixed, breaker_pause };
+            Circumstances { event, attempts, max_attempts: 3, retry: &Fixed, breaker_pause };
         decide(call, &circumstances).map_or("left to its lease".to_owned(), |v| format!("{v:?}"))
     }
 
@@ -190,6 +208,8 @@ mod tests {
             ),
             (error(ListenerError::permanent("x")), 0, "Dead { attempts: 1, error: \"x\" }"),
             (error(ListenerError::unreachable("x")), 2, "Deferred { delay: 7s }"),
+            (error("hopeless".into()), 0, "Dead { attempts: 1, error: \"hopeless\" }"),
+            (CallResult::Unavailable("hopeless".into()), 0, "Deferred { delay: 1s }"),
             (CallResult::Panicked, 2, "Dead { attempts: 3, error: \"the listener panicked\" }"),
             (CallResult::Cancelled, 2, "Cancelled"),
             (CallResult::Settled, 2, "Done"),

@@ -13,7 +13,7 @@ use crate::inflight::{BreakerChange, InFlight, QueuedEvent};
 use crate::listener::{Listener, Listeners, Outcome, Result as Answer};
 use crate::metrics::Meter;
 use crate::poll::Wake;
-use crate::retry::RetryPolicy;
+use crate::retry::{Backoff, RetryPolicy};
 use crate::service::Service;
 use crate::store::{Backend, Completion};
 use crate::trace::{self, Tenant};
@@ -32,7 +32,7 @@ pub(crate) struct Dispatcher<DB: Backend> {
     pub(crate) policies: Vec<DeliveryPolicy>,
     pub(crate) interceptors: Interceptors,
     /// How long the circuit breaker of a listener pauses it.
-    pub(crate) breaker_pause: Arc<dyn RetryPolicy>,
+    pub(crate) breaker_pause: Backoff,
     pub(crate) meter: Arc<Meter>,
     pub(crate) wake: Arc<Wake>,
     /// Cancels running calls.
@@ -95,7 +95,7 @@ impl<DB: Backend> Dispatcher<DB> {
 
     /// Decides what follows from a call; `None` if code around the listener has panicked.
     fn judge(&self, event: &QueuedEvent, called: Option<Called>) -> Attempt {
-        let breaker_pause = &*self.breaker_pause;
+        let breaker_pause: &dyn RetryPolicy = &self.breaker_pause;
         let (max_attempts, retry) = match self.policy(event) {
             Some(policy) => (policy.max_attempts, &*policy.retry),
             None => (1, breaker_pause),
@@ -161,8 +161,9 @@ impl<DB: Backend> Dispatcher<DB> {
     ) -> Attempt {
         let breaker = call.unreachable().map(|error| self.open_breaker(event, &error));
         let breaker_pause = breaker.map_or(Duration::ZERO, |(_, delay)| delay);
-        let attempts = event.attempts;
-        let circumstances = Circumstances { attempts, max_attempts, retry, breaker_pause };
+        let (attempts, envelope) = (event.attempts, &event.envelope);
+        let circumstances =
+            Circumstances { event: envelope, attempts, max_attempts, retry, breaker_pause };
         let verdict = decide(&call, &circumstances);
         self.report(event, &call, verdict.as_ref(), took);
         let opened_breaker = breaker.filter(|(change, _)| *change != BreakerChange::Unchanged);

@@ -6,7 +6,7 @@ use super::Dispatcher;
 use super::decide::CallResult;
 use crate::event::Verdict;
 use crate::inflight::{Phase, QueuedEvent};
-use crate::store::Backend;
+use crate::store::{Backend, StoreOf};
 
 impl<DB: Backend> Dispatcher<DB> {
     /// Logs and counts the verdict on an event.

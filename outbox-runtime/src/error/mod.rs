@@ -112,6 +112,33 @@ pub enum Error {
         status: Status,
     },
 
+    /// The event is not pending: it is delivered or dead.
+    #[error("event `{event_id}` is not pending but {status}; only a pending event can be changed")]
+    NotPending {
+        /// The id of the event.
+        event_id: String,
+        /// The status of the event.
+        status: Status,
+    },
+
+    /// No process has claimed the event, so there is no claim to end.
+    #[error("event `{event_id}` is not claimed by any process, so there is nothing to release")]
+    NotClaimed {
+        /// The id of the event.
+        event_id: String,
+    },
+
+    /// A process has claimed the event and is delivering it.
+    #[error(
+        "event `{event_id}` is claimed by `{owner}`, which is delivering it; wait for the result, or release it"
+    )]
+    Claimed {
+        /// The id of the event.
+        event_id: String,
+        /// The owner of the claim.
+        owner: String,
+    },
+
     /// The batch size is zero.
     #[error("the batch size must be at least 1")]
     BatchSizeZero,
@@ -146,6 +173,13 @@ pub enum Error {
         /// The error of the driver.
         source: sqlx::Error,
     },
+}
+
+/// Adds no details of the operation; for statements of the application that are run with `?`.
+impl From<sqlx::Error> for Error {
+    fn from(source: sqlx::Error) -> Self {
+        Self::Database { doing: "running a statement of the application", source }
+    }
 }
 
 impl Error {

@@ -17,15 +17,21 @@ use crate::clock;
 /// An event that cannot be serialised is not reported here, but by `build` or by the write.
 ///
 /// ```
-/// # use outbox_runtime as outbox;
-/// # use std::time::Duration;
-/// # fn remind(cancelled: impl outbox::event::EventType) -> Result<(), outbox::event::EventError> {
-/// let envelope = outbox::event::event(cancelled)
-///     .aggregate_id("7")
-///     .tenant("acme")
-///     .header("reply-to", "billing")
-///     .deliver_after(Duration::from_secs(300))
-///     .build()?;
+/// use outbox::EventType;
+/// use std::time::Duration;
+///
+/// #[derive(EventType)]
+/// #[outbox(aggregate = "Order")]
+/// enum OrderEvent { Cancelled }
+///
+/// # fn remind<DB: outbox::tx::Backend>(tx: &mut outbox::Tx<DB>) -> outbox::Result<()> {
+/// tx.write(
+///     outbox::event(OrderEvent::Cancelled)
+///         .aggregate_id("7")
+///         .tenant("acme")
+///         .header("reply-to", "billing")
+///         .deliver_after(Duration::from_secs(300)),
+/// )?;
 /// # Ok(())
 /// # }
 /// ```

@@ -17,14 +17,14 @@ use super::{
 /// `Debug` output shows ids, names and sizes, never the payload or the value of a header.
 ///
 /// ```
-/// # use outbox_runtime::event::EventEnvelope;
+/// # use outbox::EventEnvelope;
 /// let envelope = EventEnvelope::builder("UserCreated")
 ///     .aggregate_type("User")
 ///     .aggregate_id("42")
 ///     .payload_json(r#"{"name": "Ada"}"#)
 ///     .build()?;
 /// assert_eq!(envelope.event_type(), "UserCreated");
-/// # Ok::<(), outbox_runtime::event::EventError>(())
+/// # Ok::<(), outbox::event::EventError>(())
 /// ```
 #[derive(Clone)]
 pub struct EventEnvelope(Arc<Parts>);
@@ -221,12 +221,12 @@ impl EventEnvelope {
     /// The row of a dead letter no longer holds it; there it is [`occurred_at`](Self::occurred_at).
     ///
     /// ```
-    /// # use outbox_runtime::event::EventEnvelope;
+    /// # use outbox::EventEnvelope;
     /// # use std::time::{Duration, SystemTime};
     /// let due = SystemTime::UNIX_EPOCH + Duration::from_secs(4_102_444_800);
     /// let reminder = EventEnvelope::builder("Reminder").payload_json("{}").deliver_at(due).build()?;
     /// assert_eq!(reminder.available_at(), due);
-    /// # Ok::<(), outbox_runtime::event::EventError>(())
+    /// # Ok::<(), outbox::event::EventError>(())
     /// ```
     pub fn available_at(&self) -> SystemTime {
         self.0.available_at

@@ -12,7 +12,7 @@ pub const MAX_HEADERS_BYTES: usize = 65_535;
 /// value may be a token or an address.
 ///
 /// ```
-/// # use outbox_runtime::event::Headers;
+/// # use outbox::event::Headers;
 /// let headers: Headers = [("reply-to", "billing")].into_iter().collect();
 /// assert_eq!(headers.get("reply-to"), Some("billing"));
 /// ```

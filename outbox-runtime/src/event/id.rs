@@ -17,10 +17,10 @@ pub const MAX_EVENT_ID_BYTES: usize = 36;
 /// steps back. An id of your own may be any 1 to 36 characters from `!` to `~`.
 ///
 /// ```
-/// # use outbox_runtime::event::EventId;
+/// # use outbox::event::EventId;
 /// assert!(EventId::generate() < EventId::generate());
 /// assert_eq!("invoice-7".parse::<EventId>()?.as_str(), "invoice-7");
-/// # Ok::<(), outbox_runtime::event::EventError>(())
+/// # Ok::<(), outbox::event::EventError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventId {

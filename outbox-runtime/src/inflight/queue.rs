@@ -13,6 +13,19 @@ pub enum Lane {
     Cold,
 }
 
+impl Lane {
+    /// Both lanes.
+    pub const ALL: [Self; 2] = [Self::Hot, Self::Cold];
+
+    /// Returns the value of the metric label `lane`.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Hot => "hot",
+            Self::Cold => "cold",
+        }
+    }
+}
+
 /// One event on its way to its listener.
 #[derive(Debug)]
 pub(crate) struct QueuedEvent {

@@ -151,6 +151,11 @@ impl Listener {
         }
     }
 
+    /// Returns whether the listener can be called in an outbox on this database.
+    pub(super) fn can_run_on(&self, database: TxDatabase) -> bool {
+        self.tx_database().is_none_or(|wants| wants == database)
+    }
+
     /// Decodes the payload, provides the arguments and runs the listener.
     ///
     /// `attempts` is the number of failed attempts before this one. Interceptors, time-outs and concurrency limits

@@ -26,7 +26,7 @@ impl fmt::Display for Place {
 
 /// The options of one listener.
 ///
-/// An option that is `None` is taken from the outbox's [`RetryConfig`](crate::RetryConfig); without a concurrency of
+/// An option that is `None` is taken from the outbox's [`Config`](crate::Config); without a concurrency of
 /// its own a listener is limited by the workers only.
 ///
 /// `#[listener(retry(..), timeout = .., concurrency = ..)]` sets them for a function,
@@ -47,14 +47,16 @@ pub struct ListenerOptions {
 }
 
 impl ListenerOptions {
-    /// No options: all are taken from the outbox.
-    pub const DEFAULT: Self = Self {
-        max_attempts: None,
-        retry_base: None,
-        retry_max: None,
-        timeout: None,
-        concurrency: None,
-    };
+    /// Makes options of which none is set: all are taken from the outbox.
+    pub const fn new() -> Self {
+        Self {
+            max_attempts: None,
+            retry_base: None,
+            retry_max: None,
+            timeout: None,
+            concurrency: None,
+        }
+    }
 
     /// Sets the number of failed attempts after which an event becomes a dead letter.
     #[must_use]
@@ -89,6 +91,7 @@ impl ListenerOptions {
 
 /// The time-out of one call of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Timeout {
     /// The call is cancelled after this time, and the attempt has failed.
     After(Duration),

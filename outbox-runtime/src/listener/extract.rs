@@ -17,7 +17,7 @@ use crate::event::{EventEnvelope, EventId, Headers};
 /// the outbox fails. Cloning a `State` copies a pointer.
 ///
 /// ```
-/// # use outbox_runtime::listener::State;
+/// # use outbox::State;
 /// struct Mailer;
 /// async fn send_receipt(mailer: State<Mailer>) { /* `mailer` derefs to `Mailer` */ }
 /// // In a test of your own:

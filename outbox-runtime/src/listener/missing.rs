@@ -144,7 +144,7 @@ mod tests {
             outboxes: &[],
             aggregate: ORDER,
             event: event_named(event),
-            options: ListenerOptions::DEFAULT,
+            options: ListenerOptions::new(),
             needs: &[],
             call: EntryCall::Plain(|_| Box::pin(std::future::ready(Ok(Outcome::Done)))),
         }

@@ -2,9 +2,11 @@
 //!
 //! # Layout
 //! `entry` is what the macros register at link time; [`ListenerRegistry`] collects listeners and checks them,
-//! `missing` finds events without one, and `route` finds the listener of an event. `call` invokes a listener with a [`Delivery`], `extract` and
-//! `in_tx` provide its arguments, `outcome` has its return types.
+//! `missing` finds events without one, and `route` finds the listener of an event. `call` invokes a listener with a
+//! [`Delivery`], `extract` and `in_tx` provide its arguments, `outcome` has its return types. `aside` has the
+//! listeners that a test cannot call.
 
+pub(crate) mod aside;
 mod call;
 pub(crate) mod delivery;
 pub(crate) mod entry;
@@ -25,7 +27,7 @@ pub use fault::{RegistryError, RegistryFault};
 pub use in_tx::{ListenerTx, TxDatabase};
 pub(crate) use missing::NoListener;
 pub use outcome::{
-    IntoListenerError, IntoOutcome, ListenerError, ListenerErrorKind, Outcome, Result,
+    BoxFuture, IntoListenerError, IntoOutcome, ListenerError, ListenerErrorKind, Outcome, Result,
 };
 pub use registry::{ListenerRegistry, Unhandled};
 pub(crate) use route::ListenerId;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 /// The result of a listener that did not fail.
 ///
-/// A listener that returns `()` or `Ok(())` is [`Done`](Outcome::Done). Return `outbox::Result<Outcome>` from one
-/// that may want to be called again later without having failed.
+/// A listener that returns `()` or `Ok(())` is [`Done`](Outcome::Done). Return `outbox::ListenerResult<Outcome>` from
+/// one that may want to be called again later without having failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -23,8 +23,10 @@ impl From<()> for Outcome {
     }
 }
 
-/// The return type of a listener: `outbox::Result`, or `outbox::Result<Outcome>` to return an [`Outcome`]. Any
-/// error converts with `?`.
+/// The return type of a listener: `ListenerResult`, or `ListenerResult<Outcome>` to return an [`Outcome`].
+///
+/// Any error converts into its [`ListenerError`] with `?`. It is `outbox::listener::Result`, and at the root
+/// `outbox::ListenerResult`.
 pub type Result<T = (), E = ListenerError> = std::result::Result<T, E>;
 
 /// The error of a listener, with a kind that decides the verdict on the event.
@@ -41,8 +43,9 @@ pub type Result<T = (), E = ListenerError> = std::result::Result<T, E>;
 /// `last_error`.
 ///
 /// ```
-/// # use outbox_runtime::listener::{ListenerError, Result};
-/// fn deliver(status: u16, address: &str) -> Result {
+/// use outbox::{ListenerError, ListenerResult};
+///
+/// fn deliver(status: u16, address: &str) -> ListenerResult {
 ///     let port: u16 = address.parse()?;                              // retried by the policy
 ///     match status {
 ///         200 => Ok(()),
@@ -147,7 +150,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 #[diagnostic::on_unimplemented(
     message = "a listener cannot return `{Self}`",
     label = "not `()`, `Result<(), E>` or `Result<Outcome, E>`",
-    note = "return `outbox::Result`, or a `Result<(), E>` with an error type of your own"
+    note = "return `outbox::ListenerResult`, or a `Result<(), E>` with an error type of your own"
 )]
 pub trait IntoOutcome {
     /// Converts the returned value.

@@ -8,7 +8,7 @@ use super::missing::unhandled;
 use super::outcome::BoxFuture;
 use super::{
     Delivery, IntoOutcome, Listener, ListenerOptions, Listeners, Outcome, Place, RegistryError,
-    RegistryFault, Result,
+    RegistryFault, Result, TxDatabase,
 };
 use crate::event::{AggregateName, EventName, Global, IntoAggregateName};
 
@@ -22,8 +22,8 @@ use crate::event::{AggregateName, EventName, Global, IntoAggregateName};
 /// There is at most one listener for each pair of aggregate type and event type.
 ///
 /// ```
-/// # use outbox_runtime::listener::{Delivery, ListenerRegistry};
-/// # use outbox_runtime::event::EventEnvelope;
+/// # use outbox::listener::{Delivery, ListenerRegistry};
+/// # use outbox::EventEnvelope;
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let listeners = ListenerRegistry::new()
 ///     .register("UserCreated", |delivery: Delivery| async move {
@@ -46,11 +46,14 @@ pub struct ListenerRegistry {
     states: States,
     unhandled: Unhandled,
     allow_empty: bool,
+    /// The only database whose listeners are called, in a test.
+    only_on: Option<TxDatabase>,
     faults: Vec<RegistryFault>,
 }
 
 /// The policy for unhandled events: variants that the program declares and no listener in it handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Unhandled {
     /// Building the registry fails, and so does starting the outbox.
     Deny,
@@ -72,6 +75,7 @@ impl ListenerRegistry {
             states: States::default(),
             unhandled: Unhandled::Allow,
             allow_empty: false,
+            only_on: None,
             faults: Vec::new(),
         }
     }
@@ -105,7 +109,7 @@ impl ListenerRegistry {
     ///
     /// The listener is a closure from a [`Delivery`] to a future of one of the types that a `#[listener]` function
     /// may return. The future is dropped when the call exceeds its time-out, which counts as a failed attempt, and
-    /// when it still runs after a shutdown has waited for `dispatcher.drain_timeout`, which does not.
+    /// when it still runs after a shutdown has waited for `drain_timeout`, which does not.
     ///
     /// A name that is not valid is reported by [`build`](Self::build), with the place of this call.
     #[track_caller]
@@ -129,14 +133,14 @@ impl ListenerRegistry {
         F: Fn(Delivery) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoOutcome> + Send + 'static,
     {
-        self.register_with(ListenerOptions::DEFAULT, aggregate, event, listener)
+        self.register_with(ListenerOptions::new(), aggregate, event, listener)
     }
 
     /// Adds a listener with options of its own. See [`register`](Self::register).
     ///
     /// ```
-    /// # use outbox_runtime::listener::{Delivery, ListenerOptions, ListenerRegistry};
-    /// let options = ListenerOptions::DEFAULT.concurrency(1).max_attempts(3);
+    /// # use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry};
+    /// let options = ListenerOptions::new().concurrency(1).max_attempts(3);
     /// let registry = ListenerRegistry::new()
     ///     .register_with(options, "Order", "Paid", |_: Delivery| async {});
     /// ```
@@ -167,11 +171,13 @@ impl ListenerRegistry {
     /// error or [`Outcome::RetryAfter`].
     ///
     /// ```
-    /// # use outbox_runtime::listener::{Delivery, ListenerOptions, ListenerRegistry, Outcome};
-    /// # use outbox_runtime::{store::Backend, write::Tx};
+    /// # use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry};
+    /// # use outbox::Outcome;
+    /// # use outbox::tx::Backend;
+    /// # use outbox::Tx;
     /// # fn example<DB: Backend>() {
     /// let registry = ListenerRegistry::new().register_in_tx(
-    ///     ListenerOptions::DEFAULT,
+    ///     ListenerOptions::new(),
     ///     "Order",
     ///     "Paid",
     ///     |delivery: Delivery, tx: &mut Tx<DB>| {
@@ -237,6 +243,12 @@ impl ListenerRegistry {
         self
     }
 
+    /// Leaves aside the listeners that ask for a transaction of another database, for a test of the others.
+    pub(crate) fn leave_aside_others(mut self, database: TxDatabase) -> Self {
+        self.only_on = Some(database);
+        self
+    }
+
     /// Checks the registry and returns the listeners.
     ///
     /// [`Builder::start`](crate::Builder::start) does this for the registry of an outbox.
@@ -248,7 +260,11 @@ impl ListenerRegistry {
         let mut faults = self.faults;
         let mut listeners = Listeners::new(self.listeners, &mut faults);
         let all = listeners.as_slice();
-        faults.extend(all.iter().flat_map(|listener| listener.missing_states(&self.states)));
+        let can_run = |listener: &&Listener| {
+            self.only_on.is_none_or(|database| listener.can_run_on(database))
+        };
+        let can_run = all.iter().filter(can_run);
+        faults.extend(can_run.flat_map(|listener| listener.missing_states(&self.states)));
         if all.is_empty() && faults.is_empty() && !self.allow_empty {
             let linked = self.linked.then(|| inventory::iter::<ListenerEntry>.into_iter().count());
             faults.push(RegistryFault::Empty { outbox: self.outbox, linked });
@@ -263,7 +279,10 @@ impl ListenerRegistry {
             return Err(RegistryError::new(faults));
         }
         listeners.set_states(&Arc::new(self.states));
-        Ok(listeners)
+        Ok(match self.only_on {
+            Some(database) => listeners.leave_aside_others(database),
+            None => listeners,
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::aside::Aside;
 use super::extract::States;
 use super::{Listener, RegistryFault, TxDatabase};
 
@@ -23,13 +24,15 @@ impl ListenerId {
 pub struct Listeners {
     listeners: Vec<Listener>,
     routes: Routes,
+    /// Present in tests.
+    pub(super) aside: Option<Aside>,
 }
 
 impl Listeners {
     /// Builds the routes; adds a fault for listeners that handle the same event.
     pub(super) fn new(listeners: Vec<Listener>, faults: &mut Vec<RegistryFault>) -> Self {
         let routes = Routes::new(&listeners, faults);
-        Self { listeners, routes }
+        Self { listeners, routes, aside: None }
     }
 
     pub(super) fn set_states(&mut self, states: &Arc<States>) {
@@ -38,6 +41,10 @@ impl Listeners {
 
     pub(super) fn as_slice(&self) -> &[Listener] {
         &self.listeners
+    }
+
+    pub(super) fn into_vec(self) -> Vec<Listener> {
+        self.listeners
     }
 
     /// Returns the listener that handles an event, by its name or an alias.

@@ -40,8 +40,6 @@ pub enum MetricUnit {
     Count,
     /// Seconds.
     Seconds,
-    /// Milliseconds.
-    Milliseconds,
 }
 
 impl Metric {
@@ -55,12 +53,13 @@ impl Metric {
     pub const ROWS_BUCKETS: &'static [f64] =
         &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0];
 
-    /// Returns the name with a prefix, such as `outbox.enqueue.hot` or `outbox_dispatch_total`.
+    /// Returns the name with a prefix, such as `outbox_dispatch_total`.
     pub fn name(&self, prefix: &str) -> String {
         [prefix, self.suffix].concat()
     }
 
-    /// Returns the name in the form of Prometheus, without dots: `outbox_enqueue_hot`.
+    /// Returns the name in the form of Prometheus, which has no dots: `orders_outbox_dispatch_total` for the prefix
+    /// `orders.outbox`.
     pub fn series(&self, prefix: &str) -> String {
         self.name(prefix).replace('.', "_")
     }
@@ -79,6 +78,8 @@ impl fmt::Display for MetricKind {
 const TABLE: &[&str] = &["table"];
 const TOPIC: &[&str] = &["table", "topic"];
 const RESULT: &[&str] = &["table", "topic", "result"];
+const LANE: &[&str] = &["table", "lane"];
+const REASON: &[&str] = &["table", "reason"];
 
 /// Declares each series as a constant, and [`Metric::ALL`].
 macro_rules! catalogue {
@@ -121,15 +122,7 @@ catalogue! {
     FLUSH_ROWS: "_flush_rows" Histogram Count TABLE "results recorded per statement";
     FLUSH_SECONDS: "_flush_seconds" Histogram Seconds TABLE "duration of recording a batch of results";
 
-    HOT: ".enqueue.hot" Counter Count TABLE "events that entered the hot queue at their commit";
-    HOT_DROPPED: ".enqueue.hot.dropped" Counter Count TABLE "events that found no place in the hot queue; the poller delivers them";
-    HOT_DELAYED: ".enqueue.hot.skipped.delayed" Counter Count TABLE "events that were not due at their commit; the poller delivers them";
-    COLD: ".enqueue.cold" Counter Count TABLE "events that the poller claimed for delivery";
-    SUCCESS: ".dispatch.success" Counter Count TABLE "listener calls that succeeded";
-    FAILURE: ".dispatch.failure" Counter Count TABLE "listener calls that failed and will be retried";
-    DISPATCH_DEAD: ".dispatch.dead" Counter Count TABLE "listener calls after which the event was given up";
-    DEFERRED: ".dispatch.deferred" Counter Count TABLE "listener calls to be repeated later that do not count as failed attempts";
-    HOT_DEPTH: ".queue.hot.depth" Gauge Count TABLE "events that wait in the hot queue";
-    COLD_DEPTH: ".queue.cold.depth" Gauge Count TABLE "events that wait in the cold queue";
-    LAG: ".lag.oldest.ms" Gauge Milliseconds TABLE "how long the oldest pending event has been due or claimed, in milliseconds";
+    QUEUED: "_queued_total" Counter Count LANE "events that entered a queue: the hot queue at their commit, or the cold queue when the poller claimed them";
+    HOT_PATH_SKIPPED: "_hot_path_skipped_total" Counter Count REASON "events that did not enter the hot queue at their commit, because it was full or they were not due; the poller delivers them";
+    QUEUE_DEPTH: "_queue_depth" Gauge Count LANE "events that wait in a queue";
 }

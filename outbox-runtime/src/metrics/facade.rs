@@ -17,10 +17,10 @@ use crate::store::Stats;
 /// with any of its exporters. Install the recorder before the outbox is started.
 ///
 /// ```no_run
-/// # async fn example(pool: sqlx::Pool<impl outbox_runtime::store::Backend>) -> Result<(), Box<dyn std::error::Error>> {
-/// use outbox_runtime::MetricsFacade;
+/// # async fn example(pool: sqlx::Pool<impl outbox::tx::Backend>) -> Result<(), Box<dyn std::error::Error>> {
+/// use outbox::metrics::MetricsFacade;
 ///
-/// let outbox = outbox_runtime::builder(pool).metrics(MetricsFacade::new()).start().await?;
+/// let outbox = outbox::builder(pool).metrics(MetricsFacade::new()).start().await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -54,14 +54,14 @@ impl MetricsFacade {
 
     /// Returns a facade with another prefix, which may contain dots: `orders.outbox`.
     ///
-    /// The recorder gets names with dots: `orders.outbox.enqueue.hot`. Exporters whose names cannot contain dots
-    /// replace them; the one for Prometheus writes `orders_outbox_enqueue_hot` ([`Metric::series`]), so that
+    /// The recorder gets the name with the dot: `orders.outbox_dispatch_total`. Exporters whose names cannot contain
+    /// dots replace them; the one for Prometheus writes `orders_outbox_dispatch_total` ([`Metric::series`]), so that
     /// `orders.outbox` and `orders_outbox` are the same there.
     ///
     /// ```
-    /// # use outbox_runtime::MetricsFacade;
+    /// # use outbox::metrics::MetricsFacade;
     /// let orders = MetricsFacade::with_prefix("orders.outbox")?;
-    /// # Ok::<(), outbox_runtime::PrefixError>(())
+    /// # Ok::<(), outbox::metrics::PrefixError>(())
     /// ```
     ///
     /// # Errors
@@ -87,7 +87,11 @@ impl MetricsFacade {
     }
 
     fn set(&self, metric: &Metric, value: f64) {
-        gauge!(metric.name(&self.prefix), self.labels(&[])).set(value);
+        self.set_labelled(metric, value, &[]);
+    }
+
+    fn set_labelled(&self, metric: &Metric, value: f64, labels: &[(&'static str, &str)]) {
+        gauge!(metric.name(&self.prefix), self.labels(labels)).set(value);
     }
 
     fn observe(&self, metric: &Metric, value: f64, labels: &[(&'static str, &str)]) {
@@ -104,7 +108,6 @@ impl MetricsFacade {
         let unit = match metric.unit {
             MetricUnit::Count => Unit::Count,
             MetricUnit::Seconds => Unit::Seconds,
-            MetricUnit::Milliseconds => Unit::Milliseconds,
         };
         let name = metric.name(&self.prefix);
         match metric.kind {
@@ -126,6 +129,8 @@ impl MetricsExporter for MetricsFacade {
                 self.count(metric, 0, &[]);
             }
         }
+        Lane::ALL.into_iter().for_each(|lane| self.enqueued(lane, 0));
+        HotPathSkip::ALL.into_iter().for_each(|reason| self.hot_path_skipped(reason, 0));
         for topic in topics.iter().copied().chain([OTHER]) {
             self.committed(topic, 0);
             self.died(topic, 0);
@@ -141,33 +146,17 @@ impl MetricsExporter for MetricsFacade {
     }
 
     fn enqueued(&self, lane: Lane, events: usize) {
-        let metric = match lane {
-            Lane::Hot => catalogue::HOT,
-            Lane::Cold => catalogue::COLD,
-        };
-        self.count(&metric, events, &[]);
+        self.count(&catalogue::QUEUED, events, &[("lane", lane.label())]);
     }
 
     fn hot_path_skipped(&self, reason: HotPathSkip, events: usize) {
-        let metric = match reason {
-            HotPathSkip::Full => catalogue::HOT_DROPPED,
-            HotPathSkip::Delayed => catalogue::HOT_DELAYED,
-        };
-        self.count(&metric, events, &[]);
+        self.count(&catalogue::HOT_PATH_SKIPPED, events, &[("reason", reason.label())]);
     }
 
     fn dispatched(&self, topic: &str, verdict: VerdictKind, took: Duration) {
         let labels = [("topic", topic), ("result", verdict.label())];
         self.count(&catalogue::DISPATCH, 1, &labels);
         self.observe(&catalogue::DISPATCH_LATENCY, took.as_secs_f64(), &labels);
-        let metric = match verdict {
-            VerdictKind::Done => catalogue::SUCCESS,
-            VerdictKind::Retry => catalogue::FAILURE,
-            VerdictKind::Dead => catalogue::DISPATCH_DEAD,
-            VerdictKind::Deferred | VerdictKind::Postponed => catalogue::DEFERRED,
-            VerdictKind::Released | VerdictKind::Cancelled => return,
-        };
-        self.count(&metric, 1, &[]);
     }
 
     fn delivered(&self, topic: &str, lag: Duration) {
@@ -179,8 +168,10 @@ impl MetricsExporter for MetricsFacade {
     }
 
     fn queue_depth(&self, hot: usize, cold: usize) {
-        self.set(&catalogue::HOT_DEPTH, hot as f64);
-        self.set(&catalogue::COLD_DEPTH, cold as f64);
+        for (lane, depth) in [(Lane::Hot, hot), (Lane::Cold, cold)] {
+            let labels = [("lane", lane.label())];
+            self.set_labelled(&catalogue::QUEUE_DEPTH, depth as f64, &labels);
+        }
     }
 
     fn table(&self, stats: &Stats) {
@@ -188,10 +179,8 @@ impl MetricsExporter for MetricsFacade {
         self.set(&catalogue::LOCKED, stats.locked as f64);
         self.set(&catalogue::DEAD_COUNT, stats.dead as f64);
         self.set(&catalogue::DONE_ESTIMATE, stats.done_estimate as f64);
-        self.set(&catalogue::UNROUTABLE, stats.unknown as f64);
-        let age = stats.oldest_overdue.as_secs_f64();
-        self.set(&catalogue::OLDEST_AGE, age);
-        self.set(&catalogue::LAG, age * 1_000.0);
+        self.set(&catalogue::UNROUTABLE, stats.unroutable as f64);
+        self.set(&catalogue::OLDEST_AGE, stats.oldest_overdue.as_secs_f64());
         self.set(&catalogue::SAMPLED, clock::unix_millis(clock::now()) as f64 / 1_000.0);
     }
 

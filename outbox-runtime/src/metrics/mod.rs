@@ -84,6 +84,19 @@ pub enum HotPathSkip {
     Delayed,
 }
 
+impl HotPathSkip {
+    /// Every reason.
+    pub const ALL: [Self; 2] = [Self::Full, Self::Delayed];
+
+    /// Returns the value of the metric label `reason`.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Delayed => "delayed",
+        }
+    }
+}
+
 /// Measures nothing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NoMetrics;

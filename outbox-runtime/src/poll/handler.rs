@@ -1,4 +1,5 @@
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,8 +16,10 @@ pub trait PollerHandler: Send + Sync {
     /// Returns how many events it can take. With zero nothing is claimed.
     fn available_capacity(&self) -> usize;
 
-    /// Takes an event. `false` ends the round: the other claimed events are released.
-    fn handle(&self, claimed: ClaimedEvent, attempts: u32) -> bool;
+    /// Takes an event. [`ControlFlow::Break`] ends the round: the other claimed events are released.
+    ///
+    /// `attempts` is the number of failed attempts so far.
+    fn handle(&self, claimed: ClaimedEvent, attempts: u32) -> ControlFlow<()>;
 }
 
 /// An event that this node has claimed. Its lease is renewed for as long as this exists; if it is dropped
@@ -81,7 +84,7 @@ impl<DB: Backend> Poller<DB> {
         rows: Vec<Claim>,
         anchor: Instant,
     ) {
-        let mut goes_on = true;
+        let mut flow = ControlFlow::Continue(());
         for row in self.record_starts(rows, anchor).await {
             let attempts = row.attempts;
             let Some(event) = self.inflight.admit_external(row, anchor) else { continue };
@@ -91,11 +94,11 @@ impl<DB: Backend> Poller<DB> {
                 finished: false,
                 meter: Arc::clone(&self.meter),
             };
-            if goes_on {
+            if flow.is_continue() {
                 let handle = AssertUnwindSafe(|| handler.handle(claimed, attempts));
-                goes_on = catch_unwind(handle).unwrap_or_else(|_| {
+                flow = catch_unwind(handle).unwrap_or_else(|_| {
                     tracing::error!("a poller handler panicked");
-                    false
+                    ControlFlow::Break(())
                 });
             } else {
                 claimed.finish(Verdict::Released);

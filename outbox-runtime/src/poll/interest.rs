@@ -42,7 +42,9 @@ impl Interest {
         store: &Store<DB>,
         open: &[bool],
     ) -> Option<TypeFilter> {
-        if self.everything && !open.contains(&false) {
+        let mut aside =
+            self.listeners.left_aside().flat_map(|aside| aside.listener.keys()).peekable();
+        if self.everything && !open.contains(&false) && aside.peek().is_none() {
             return Some(TypeFilter::ALL);
         }
         if !self.everything && !open.contains(&true) {
@@ -59,7 +61,7 @@ impl Interest {
             chosen.flat_map(|(listener, _)| listener.keys())
         };
         let filter = if self.everything {
-            store.type_filter_except(keys(false))
+            store.type_filter_except(keys(false).chain(aside))
         } else {
             store.type_filter(keys(true))
         };

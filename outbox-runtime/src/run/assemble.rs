@@ -18,7 +18,7 @@ use super::sticky::StickyConnections;
 use super::unroutable::UnroutableTypes;
 use super::{Builder, Config, Mode, Outbox, Unroutable, lint};
 use crate::Error;
-use crate::dead::DeadEvents;
+use crate::admin::Admin;
 use crate::dispatch::{Dispatcher, RecordLoop, Recorder, Worker};
 use crate::event::EventId;
 use crate::inflight::{ConcurrencyLimit, InFlight, LeaseTiming};
@@ -27,7 +27,7 @@ use crate::log_throttle::LogThrottle;
 use crate::metrics::{Meter, MetricsExporter, NoMetrics};
 use crate::notify::{NotificationListener, Notifier, NotifySignal};
 use crate::poll::{Interest, PollLoop, Poller, Renewer, Wake};
-use crate::retry::{Backoff, RetryPolicy};
+use crate::retry::Backoff;
 use crate::service::{Scheduling, Services};
 use crate::store::{Backend, Store, TypeFilter};
 use crate::trace::Tenant;
@@ -38,13 +38,13 @@ pub(super) async fn assemble<DB: Backend>(
     mut builder: Builder<DB>,
     store: Store<DB>,
     listeners: Arc<Listeners>,
-    in_memory: bool,
+    shares_pool: bool,
 ) -> Result<Outbox<DB>, Error> {
     let config = builder.config.clone();
     let pool_connections = builder.pool.options().get_max_connections();
     let connections = lint::Connections {
         pool: pool_connections,
-        relay: if in_memory { 0 } else { config.relay_connections() },
+        relay: if shares_pool { 0 } else { config.relay_connections() },
         // A user without the right to read it starts without this warning.
         limit: store.connection_limit().await.unwrap_or_default(),
         one_writer: store.has_one_writer(),
@@ -59,14 +59,14 @@ pub(super) async fn assemble<DB: Backend>(
         notify: config.notify.then(Arc::<NotifySignal>::default),
         stop: CancellationToken::new(),
         runtime: Handle::current(),
-        lease: LeaseTiming::new(config.poller.lease),
+        lease: LeaseTiming::new(config.lease),
         scheduling: builder.scheduling(),
         config,
         store,
     };
     match base.config.mode {
         Mode::WriterOnly => Ok(base.writer_only(builder)),
-        Mode::Full | Mode::PollerOnly => base.with_relay(builder, listeners, in_memory).await,
+        Mode::Full | Mode::PollerOnly => base.with_relay(builder, listeners, shares_pool).await,
     }
 }
 
@@ -97,15 +97,15 @@ impl<DB: Backend> Base<DB> {
     }
 
     fn purge_loop(&self, store: &Store<DB>) -> Option<PurgeLoop<DB>> {
-        let config = self.config.purge.clone();
+        let config = self.config.purge.clone()?;
         let (store, statement_timeout) = (store.clone(), self.lease.statement_timeout());
-        config.enabled.then(|| PurgeLoop::new(Purger { store, config, statement_timeout }))
+        Some(PurgeLoop::new(Purger { store, config, statement_timeout }))
     }
 
-    /// The dead events. Replaying one wakes the poller, and notifies other nodes.
-    fn dead_events(&self, wake: Option<Arc<Wake>>) -> DeadEvents<DB> {
+    /// What people use to look into the table. An event that they make due wakes the poller, and other nodes.
+    fn admin(&self, handled: TypeFilter, wake: Option<Arc<Wake>>) -> Admin<DB> {
         let signal = self.notify.clone();
-        let replayed = move || {
+        let due = move || {
             if let Some(wake) = &wake {
                 wake.due();
             }
@@ -113,7 +113,7 @@ impl<DB: Backend> Base<DB> {
                 signal.send();
             }
         };
-        DeadEvents::with(self.store.clone(), Arc::new(replayed))
+        Admin::with(self.store.clone(), handled, Arc::new(due))
     }
 
     fn writer_only(self, builder: Builder<DB>) -> Outbox<DB> {
@@ -121,26 +121,25 @@ impl<DB: Backend> Base<DB> {
         let services = self.services();
         services.start_if(self.notifier(&self.store));
         services.start_if(self.purge_loop(&self.store));
-        let dead = self.dead_events(None);
+        let admin = self.admin(TypeFilter::ALL, None);
         let hot_path = HotPath::new(None, self.notify);
         let writer = Writer::with(self.store, builder.hooks, hot_path, Some(self.meter));
-        Outbox::new(writer, None, services, dead, self.stop)
+        Outbox::new(writer, None, services, admin, self.stop)
     }
 
     async fn with_relay(
         self,
         builder: Builder<DB>,
         listeners: Arc<Listeners>,
-        in_memory: bool,
+        shares_pool: bool,
     ) -> Result<Outbox<DB>, Error> {
-        // A database in memory is reached by the application's connection alone.
-        let relay_store = if in_memory {
+        let relay_store = if shares_pool {
             self.store.clone()
         } else {
             let connections = self.config.connections_of_relay().pooled;
             self.store.for_relay(connections, self.lease.statement_timeout()).await?
         };
-        Ok(Parts::new(self, builder, listeners, relay_store, in_memory).start())
+        Ok(Parts::new(self, builder, listeners, relay_store, shares_pool).start())
     }
 }
 
@@ -152,7 +151,8 @@ struct Parts<DB: Backend> {
     transactions: Transactions,
     /// On the relay's own connections.
     relay_store: Store<DB>,
-    in_memory: bool,
+    /// Whether it has no connections of its own.
+    shares_pool: bool,
     owner: Arc<str>,
     inflight: Arc<InFlight>,
     wake: Arc<Wake>,
@@ -166,7 +166,7 @@ impl<DB: Backend> Parts<DB> {
         builder: Builder<DB>,
         listeners: Arc<Listeners>,
         relay_store: Store<DB>,
-        in_memory: bool,
+        shares_pool: bool,
     ) -> Self {
         let config = &base.config;
         let pool_connections = builder.pool.options().get_max_connections();
@@ -187,7 +187,7 @@ impl<DB: Backend> Parts<DB> {
             builder,
             listeners,
             relay_store,
-            in_memory,
+            shares_pool,
         }
     }
 
@@ -207,7 +207,8 @@ impl<DB: Backend> Parts<DB> {
             recorder: Arc::clone(&recorder),
             renewer: self.renewer(),
         });
-        let (extras, dead) = (self.base.services(), self.base.dead_events(Some(self.wake.clone())));
+        let admin = self.base.admin(self.handled(), Some(Arc::clone(&self.wake)));
+        let extras = self.base.services();
         let relay = Relay {
             stepper,
             inflight: self.inflight,
@@ -218,16 +219,16 @@ impl<DB: Backend> Parts<DB> {
             workers,
             keepers,
             cancel: self.cancel,
-            drain_timeout: self.base.config.dispatcher.drain_timeout,
-            own_pool: (!self.in_memory).then(|| self.relay_store.pool().clone()),
+            drain_timeout: self.base.config.drain_timeout,
+            own_pool: (!self.shares_pool).then(|| self.relay_store.pool().clone()),
             ended: Mutex::new(None),
         };
-        Outbox::new(writer, Some(relay), extras, dead, self.base.stop)
+        Outbox::new(writer, Some(relay), extras, admin, self.base.stop)
     }
 
     /// The store of a busy loop, which keeps its connection.
     fn sticky_store(&self) -> Store<DB> {
-        if self.in_memory { self.relay_store.clone() } else { self.relay_store.sticky() }
+        if self.shares_pool { self.relay_store.clone() } else { self.relay_store.sticky() }
     }
 
     fn writer(&mut self) -> Writer<DB> {
@@ -282,12 +283,11 @@ impl<DB: Backend> Parts<DB> {
 
     fn dispatcher(&mut self, writer: &Writer<DB>) -> Dispatcher<DB> {
         let config = &self.base.config;
-        let backoff = self.backoff((config.retry.base, config.retry.max));
+        let backoff = self.backoff((config.retry_base, config.retry_max));
         let (retry, transactions) = (self.builder.policy.as_ref(), self.transactions);
         let policies = self.listeners.iter().map(|listener| {
             policy::delivery_policy(config, listener, &backoff, retry, transactions)
         });
-        let breaker_pause: Arc<dyn RetryPolicy> = Arc::new(self.backoff(BREAKER_PAUSE));
         Dispatcher {
             writer: writer.clone(),
             owner: Arc::clone(&self.owner),
@@ -297,7 +297,7 @@ impl<DB: Backend> Parts<DB> {
             listeners: Arc::clone(&self.listeners),
             policies: policies.collect(),
             interceptors: std::mem::take(&mut self.builder.interceptors),
-            breaker_pause,
+            breaker_pause: self.backoff(BREAKER_PAUSE),
             meter: Arc::clone(&self.base.meter),
             wake: Arc::clone(&self.wake),
             cancel: self.cancel.clone(),
@@ -329,9 +329,9 @@ impl<DB: Backend> Parts<DB> {
             owner: Arc::clone(&self.owner),
             meter: Arc::clone(&self.base.meter),
             handler: self.builder.handler.clone(),
-            batch: config.poller.batch_size,
-            interval: config.poller.interval,
-            skip_recent: config.poller.skip_recent,
+            batch: config.batch_size,
+            interval: config.poll_interval,
+            skip_recent: config.skip_recent,
             statement_timeout: self.base.lease.statement_timeout(),
             scan_failed: LogThrottle::default(),
             taken_over: LogThrottle::default(),
@@ -354,7 +354,7 @@ impl<DB: Backend> Parts<DB> {
     fn start_workers(&self, dispatcher: &Arc<Dispatcher<DB>>) -> Services {
         let workers = self.base.services();
         if self.builder.handler.is_none() {
-            for _ in 0..self.base.config.dispatcher.workers {
+            for _ in 0..self.base.config.workers {
                 workers.start(Worker(Arc::clone(dispatcher)));
             }
         }
@@ -375,16 +375,19 @@ impl<DB: Backend> Parts<DB> {
         sources
     }
 
-    fn sampler(&self) -> Sampler<DB> {
-        // A handler takes every event, so none is unroutable.
-        let handled = match self.builder.handler {
+    /// The event types that this process handles. A handler takes every event, so none is unroutable.
+    fn handled(&self) -> TypeFilter {
+        match self.builder.handler {
             Some(_) => TypeFilter::ALL,
             None => self.interest().of_all(&self.relay_store),
-        };
+        }
+    }
+
+    fn sampler(&self) -> Sampler<DB> {
         Sampler {
             // It runs several statements in a row on one connection, and releases that itself.
             store: self.sticky_store(),
-            handled,
+            handled: self.handled(),
             meter: Arc::clone(&self.base.meter),
             statement_timeout: self.base.lease.statement_timeout(),
             unroutable: UnroutableTypes::new(self.listeners.iter().next().is_some()),

@@ -1,10 +1,9 @@
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use sqlx::Pool;
 
-use super::{Config, Mode, Outbox, Unroutable};
+use super::{Config, Outbox};
 use crate::Error;
 use crate::clock::Clock;
 use crate::dispatch::{After, Before, EventInterceptor, Interceptors};
@@ -14,22 +13,24 @@ use crate::metrics::{MetricsExporter, NoMetrics};
 use crate::poll::PollerHandler;
 use crate::retry::RetryPolicy;
 use crate::service::Scheduling;
+use crate::store::Backend;
 use crate::store::harness::TestHarness;
-use crate::store::{Backend, Completion};
 use crate::write::WriterHook;
 
 /// Configures and starts an outbox.
 ///
 /// [`outbox::builder(pool)`](crate::builder) makes one. The pool decides the database; everything else has a default.
-/// The most common options have a setter here, all of them are fields of [`Config`], and
-/// [`config`](Self::config) sets a whole configuration, for example one read by [`Config::from_env`].
+/// Each option of [`Config`] has a setter of the same name, and [`config`](Self::config) sets a whole configuration, for
+/// example one read by [`Config::from_env`]. Further methods add what is not an option: [`state`](Self::state) for
+/// listeners, [`hook`](Self::hook), [`intercept`](Self::intercept), [`retry_policy`](Self::retry_policy) and
+/// [`metrics`](Self::metrics).
 ///
 /// Nothing is checked before [`start`](Self::start), which reports all faults at once.
 ///
 /// ```no_run
 /// # struct Mailer;
-/// # async fn example(pool: sqlx::Pool<impl outbox_runtime::store::Backend>) -> Result<(), outbox_runtime::Error> {
-/// let outbox = outbox_runtime::builder(pool)
+/// # async fn example(pool: sqlx::PgPool) -> outbox::Result<()> {
+/// let outbox = outbox::builder(pool)
 ///     .table("billing.outbox_event")
 ///     .workers(16)
 ///     .state(Mailer)
@@ -88,69 +89,6 @@ impl<DB: Backend> Builder<DB> {
         self
     }
 
-    /// Sets the table: `name` or `schema.name`. See [`Config::table`].
-    pub fn table(mut self, table: impl Into<String>) -> Self {
-        self.config.table = table.into();
-        self
-    }
-
-    /// Sets the role of this process: to write events, to deliver them, or both. See [`Mode`].
-    pub fn mode(mut self, mode: Mode) -> Self {
-        self.config.mode = mode;
-        self
-    }
-
-    /// Sets the maximum number of listener calls that run at once. See [`DispatcherConfig::workers`].
-    ///
-    /// [`DispatcherConfig::workers`]: super::DispatcherConfig::workers
-    pub fn workers(mut self, workers: usize) -> Self {
-        self.config.dispatcher.workers = workers;
-        self
-    }
-
-    /// Sets the longest sleep of an idle poller. See [`PollerConfig::interval`].
-    ///
-    /// [`PollerConfig::interval`]: super::PollerConfig::interval
-    pub fn poll_interval(mut self, interval: Duration) -> Self {
-        self.config.poller.interval = interval;
-        self
-    }
-
-    /// Sets how long a claim lasts unless it is renewed. See [`PollerConfig::lease`].
-    ///
-    /// [`PollerConfig::lease`]: super::PollerConfig::lease
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.config.poller.lease = lease;
-        self
-    }
-
-    /// Sets the number of failed attempts after which an event becomes a dead letter. See
-    /// [`RetryConfig::max_attempts`].
-    ///
-    /// [`RetryConfig::max_attempts`]: super::RetryConfig::max_attempts
-    pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.config.retry.max_attempts = attempts;
-        self
-    }
-
-    /// Sets whether the row of a delivered event is kept until it is purged, or deleted at once.
-    pub fn completion(mut self, completion: Completion) -> Self {
-        self.config.completion = completion;
-        self
-    }
-
-    /// Sets the policy for unroutable events, which no listener of this process handles.
-    pub fn unroutable(mut self, policy: Unroutable) -> Self {
-        self.config.unroutable = policy;
-        self
-    }
-
-    /// Sets whether a commit wakes the pollers of other nodes with `NOTIFY`. PostgreSQL only.
-    pub fn notify(mut self, notify: bool) -> Self {
-        self.config.notify = notify;
-        self
-    }
-
     /// Sets the name of this outbox: it uses the listeners declared with `outbox = "name"`, instead of those
     /// without a name. Use it when one process runs several outboxes.
     pub fn name(mut self, name: impl Into<String>) -> Self {
@@ -175,7 +113,7 @@ impl<DB: Backend> Builder<DB> {
     }
 
     /// Permits an outbox without any listener, which is an error otherwise, except in the mode
-    /// [`WriterOnly`](Mode::WriterOnly).
+    /// [`WriterOnly`](super::Mode::WriterOnly).
     pub fn allow_empty(self) -> Self {
         self.change(ListenerRegistry::allow_empty)
     }
@@ -209,8 +147,8 @@ impl<DB: Backend> Builder<DB> {
         self.intercept(After(after))
     }
 
-    /// Replaces the back-off of `retry.base` and `retry.max` with a policy of your own. A listener that has delays
-    /// of its own keeps them.
+    /// Replaces the back-off of `retry_base` and `retry_max` with a policy of your own, which sees the event and the
+    /// error. A listener that has delays of its own keeps them.
     pub fn retry_policy(mut self, policy: impl RetryPolicy + 'static) -> Self {
         self.policy = Some(Arc::new(policy));
         self

@@ -45,7 +45,8 @@ impl Config {
     /// only one connection. This method does not know the database, and returns the usual number for the latter.
     ///
     /// ```
-    /// # use outbox_runtime::{Config, Mode};
+    /// # use outbox::config::Mode;
+    /// # use outbox::Config;
     /// let mut config = Config::default();
     /// assert_eq!(config.relay_connections(), 4);
     /// config.notify = true;

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::{Config, Mode};
+use super::{Config, Mode, PurgeConfig};
 
 /// One or more environment variables that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -25,11 +25,11 @@ impl Config {
             "OUTBOX_RELAY_ENABLED",
             "`false`: this process only writes (and purges: `OUTBOX_CLEANER_ENABLED`)",
         ),
-        ("OUTBOX_RELAY_POLL_INTERVAL", "`poller.interval`"),
-        ("OUTBOX_RELAY_BATCH_SIZE", "`poller.batch_size`"),
-        ("OUTBOX_RELAY_LOCK_TTL", "`poller.lease`"),
-        ("OUTBOX_RELAY_MAX_ATTEMPTS", "`retry.max_attempts`"),
-        ("OUTBOX_CLEANER_ENABLED", "`purge.enabled`"),
+        ("OUTBOX_RELAY_POLL_INTERVAL", "`poll_interval`"),
+        ("OUTBOX_RELAY_BATCH_SIZE", "`batch_size`"),
+        ("OUTBOX_RELAY_LOCK_TTL", "`lease`"),
+        ("OUTBOX_RELAY_MAX_ATTEMPTS", "`max_attempts`"),
+        ("OUTBOX_CLEANER_ENABLED", "`false`: `purge` is `None`, this process does not purge"),
         ("OUTBOX_CLEANER_RETENTION", "`purge.retention`"),
         ("OUTBOX_CLEANER_BATCH_SIZE", "`purge.batch_size`"),
     ];
@@ -54,26 +54,24 @@ impl Config {
     pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self, EnvError> {
         let mut config = Self::default();
         let mut reader = Reader { get, faults: Vec::new() };
-        if reader.read("OUTBOX_RELAY_ENABLED", "`true` or `false`", switch) == Some(false) {
+        if reader.read("OUTBOX_RELAY_ENABLED", SWITCH, switch) == Some(false) {
             config.mode = Mode::WriterOnly;
         }
-        reader.set(&mut config.poller.interval, "OUTBOX_RELAY_POLL_INTERVAL", DURATION, duration);
-        reader.set(&mut config.poller.batch_size, "OUTBOX_RELAY_BATCH_SIZE", NUMBER, number);
-        reader.set(&mut config.poller.lease, "OUTBOX_RELAY_LOCK_TTL", DURATION, duration);
-        reader.set(&mut config.retry.max_attempts, "OUTBOX_RELAY_MAX_ATTEMPTS", NUMBER, number);
-        reader.set(
-            &mut config.purge.enabled,
-            "OUTBOX_CLEANER_ENABLED",
-            "`true` or `false`",
-            switch,
-        );
-        reader.set(&mut config.purge.retention, "OUTBOX_CLEANER_RETENTION", DURATION, duration);
-        reader.set(&mut config.purge.batch_size, "OUTBOX_CLEANER_BATCH_SIZE", NUMBER, number);
+        reader.set(&mut config.poll_interval, "OUTBOX_RELAY_POLL_INTERVAL", DURATION, duration);
+        reader.set(&mut config.batch_size, "OUTBOX_RELAY_BATCH_SIZE", NUMBER, number);
+        reader.set(&mut config.lease, "OUTBOX_RELAY_LOCK_TTL", DURATION, duration);
+        reader.set(&mut config.max_attempts, "OUTBOX_RELAY_MAX_ATTEMPTS", NUMBER, number);
+        let mut purge = PurgeConfig::default();
+        let purges = reader.read("OUTBOX_CLEANER_ENABLED", SWITCH, switch).unwrap_or(true);
+        reader.set(&mut purge.retention, "OUTBOX_CLEANER_RETENTION", DURATION, duration);
+        reader.set(&mut purge.batch_size, "OUTBOX_CLEANER_BATCH_SIZE", NUMBER, number);
+        config.purge = purges.then_some(purge);
         if reader.faults.is_empty() { Ok(config) } else { Err(EnvError { faults: reader.faults }) }
     }
 }
 
 const DURATION: &str = "a duration like `500ms`, `30s`, `5m`, `1h` or `7d`";
+const SWITCH: &str = "`true` or `false`";
 const NUMBER: &str = "a whole number";
 
 struct Reader<G> {

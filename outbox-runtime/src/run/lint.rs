@@ -26,25 +26,24 @@ pub(super) fn of_config(
     connections: Connections,
 ) -> Vec<Finding> {
     let mut findings = of_connections(listeners, connections);
-    let (poller, dispatcher) = (&config.poller, &config.dispatcher);
-    if dispatcher.drain_timeout > poller.lease {
+    if config.drain_timeout > config.lease {
         findings.push(Finding::warning(
             "shutdown",
             format!(
-                "`dispatcher.drain_timeout` ({:?}) is longer than `poller.lease` ({:?}): if the database is \
+                "`drain_timeout` ({:?}) is longer than `lease` ({:?}): if the database is \
                  unreachable during a shutdown, other nodes take over events that still run",
-                dispatcher.drain_timeout, poller.lease
+                config.drain_timeout, config.lease
             ),
             "shorten the one or lengthen the other",
         ));
     }
     let connections = connections.pool as usize;
-    if dispatcher.workers > connections.saturating_mul(8) {
+    if config.workers > connections.saturating_mul(8) {
         findings.push(Finding::warning(
             "workers",
             format!(
                 "{} workers share a pool of {connections} connections: listeners that use it wait for each other",
-                dispatcher.workers
+                config.workers
             ),
             "give the pool more connections, or the outbox fewer workers",
         ));
@@ -55,10 +54,9 @@ pub(super) fn of_config(
         let timeout = match options.timeout {
             Some(Timeout::After(timeout)) => Some(timeout),
             Some(Timeout::Never) => None,
-            None => config.retry.timeout,
+            None => config.timeout,
         };
-        let unlimited =
-            options.concurrency.is_none_or(|calls| calls as usize >= dispatcher.workers);
+        let unlimited = options.concurrency.is_none_or(|calls| calls as usize >= config.workers);
         match timeout {
             None if unlimited => findings.push(Finding::warning(
                 LISTENER,
@@ -68,15 +66,15 @@ pub(super) fn of_config(
                 ),
                 "set `timeout` or `concurrency`",
             )),
-            Some(timeout) if timeout > poller.lease.saturating_mul(10) => {
+            Some(timeout) if timeout > config.lease.saturating_mul(10) => {
                 findings.push(Finding::warning(
                     LISTENER,
                     format!(
                         "{who} may take {timeout:?}, and the lease is {:?}: in an outage of the database that is \
                          longer than the lease, another process starts the event again",
-                        poller.lease
+                        config.lease
                     ),
-                    "lengthen `poller.lease`",
+                    "lengthen `lease`",
                 ));
             }
             Some(timeout) if timeout < Duration::from_millis(1) => {
@@ -156,21 +154,21 @@ mod tests {
 
     #[test]
     fn the_defaults_are_sound() {
-        assert_eq!(warnings(ListenerOptions::DEFAULT, |_| {}, 10), "");
+        assert_eq!(warnings(ListenerOptions::new(), |_| {}, 10), "");
     }
 
     #[test]
     fn every_finding_has_a_remedy() {
-        let default = ListenerOptions::DEFAULT;
-        let drain = |config: &mut Config| config.dispatcher.drain_timeout = Duration::from_secs(99);
-        assert!(warnings(default, drain, 10).contains("`dispatcher.drain_timeout` (99s)"));
+        let default = ListenerOptions::new();
+        let drain = |config: &mut Config| config.drain_timeout = Duration::from_secs(99);
+        assert!(warnings(default, drain, 10).contains("`drain_timeout` (99s)"));
         assert!(warnings(default, |_| {}, 2).contains("32 workers share a pool of 2 connections"));
         let endless = default.timeout(Timeout::Never);
         let text = warnings(endless, |_| {}, 10);
         assert!(text.contains("lint.rs:") && text.contains("has no time-out"), "{text}");
         assert_eq!(warnings(endless.concurrency(2), |_| {}, 10), "");
         let long = default.timeout(Timeout::After(Duration::from_secs(600)));
-        assert!(warnings(long, |_| {}, 10).contains("lengthen `poller.lease`"));
+        assert!(warnings(long, |_| {}, 10).contains("lengthen `lease`"));
         let short = default.timeout(Timeout::After(Duration::from_micros(1)));
         assert!(warnings(short, |_| {}, 10).contains("which no call can meet"));
         let text = warnings(default, |_| {}, 94);
@@ -188,14 +186,13 @@ mod tests {
         use crate::write::Tx;
 
         let registry = ListenerRegistry::new().register_in_tx(
-            ListenerOptions::DEFAULT,
+            ListenerOptions::new(),
             "Order",
             "A",
             |_: Delivery, _: &mut Tx<sqlx::Postgres>| Box::pin(async { Ok(Outcome::Done) }),
         );
         let listeners = registry.build().unwrap();
-        let mut config = Config::default();
-        config.dispatcher.workers = 8;
+        let config = Config { workers: 8, ..Config::default() };
         let warnings = |connections| text(&of_config(&config, &listeners, connections));
         let single = warnings(of_pool(1));
         assert!(

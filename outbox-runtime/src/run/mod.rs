@@ -1,8 +1,8 @@
 //! Starting, running and stopping an outbox.
 //!
 //! # Layout
-//! [`Builder`] collects options, `start` checks them, `assemble` puts the parts together, and [`Outbox`] is the
-//! handle. `relay` has the loops and how they are stopped. `config` and `env` are the options, `policy` what
+//! [`Builder`] collects options (`options` has their setters), `start` checks them, `assemble` puts the parts together, and [`Outbox`] is the
+//! handle. `relay` has the loops and how they are stopped. `config`, `purge_config` and `env` are the options, `policy` what
 //! follows from them for a listener, `connections` how many connections a relay needs, and `lint` warns of
 //! configurations that cause trouble later. `purge`, `sample`, `gauges` and `sticky` are small loops; `unroutable`
 //! logs what `sample` finds. `stepper` does what the loops do, one step after another, for tests.
@@ -14,9 +14,11 @@ mod connections;
 mod env;
 mod gauges;
 mod lint;
+mod options;
 mod outbox;
 mod policy;
 mod purge;
+mod purge_config;
 mod relay;
 mod sample;
 mod start;
@@ -25,11 +27,10 @@ mod sticky;
 mod unroutable;
 
 pub use builder::Builder;
-pub use config::{
-    Config, DispatcherConfig, Mode, PollerConfig, PurgeConfig, RetryConfig, Unroutable,
-};
+pub use config::{Config, Mode, Unroutable};
 pub use env::EnvError;
 pub use outbox::Outbox;
 pub use purge::{Purge, PurgeReport, PurgeScheduler};
+pub use purge_config::PurgeConfig;
 
 pub(crate) use stepper::Stepper;

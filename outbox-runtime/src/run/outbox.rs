@@ -5,10 +5,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::relay::{CLOSING, Relay};
 use crate::Error;
+use crate::admin::Admin;
 use crate::dead::DeadEvents;
 use crate::event::IntoEnvelope;
 use crate::service::Services;
-use crate::store::{Backend, Store};
+use crate::store::{Backend, Store, StoreOf};
 use crate::write::{InTransaction, Receipt, Tx, Writer};
 
 /// A handle to a running outbox. Cloning it is cheap: all clones are handles to the same outbox.
@@ -18,9 +19,10 @@ use crate::write::{InTransaction, Receipt, Tx, Writer};
 /// deliver the claimed events after their leases expire.
 ///
 /// ```no_run
-/// # use outbox_runtime::{Error, event::EventEnvelope, store::Backend};
-/// # async fn example<DB: Backend>(pool: sqlx::Pool<DB>) -> Result<(), Error> {
-/// let outbox = outbox_runtime::start(pool).await?;
+/// use outbox::EventEnvelope;
+///
+/// # async fn example(pool: sqlx::SqlitePool) -> outbox::Result<()> {
+/// let outbox = outbox::start(pool).await?;
 ///
 /// let mut tx = outbox.begin().await?;
 /// // The statements of the application run in the same transaction: `.execute(&mut *tx)`.
@@ -40,6 +42,7 @@ struct Inner<DB: Backend> {
     relay: Option<Relay<DB>>,
     /// The loops of a process without a relay, such as the purge.
     extras: Services,
+    admin: Admin<DB>,
     dead: DeadEvents<DB>,
     _stop_when_dropped: DropGuard,
 }
@@ -52,7 +55,7 @@ impl<DB: Backend> Clone for Outbox<DB> {
 
 impl<DB: Backend> fmt::Debug for Outbox<DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outbox").field("table", self.store().table()).finish_non_exhaustive()
+        f.debug_struct("Outbox").field("table", self.admin().table()).finish_non_exhaustive()
     }
 }
 
@@ -61,10 +64,12 @@ impl<DB: Backend> Outbox<DB> {
         writer: Writer<DB>,
         relay: Option<Relay<DB>>,
         extras: Services,
-        dead: DeadEvents<DB>,
+        admin: Admin<DB>,
         stop: CancellationToken,
     ) -> Self {
-        let inner = Inner { writer, relay, extras, dead, _stop_when_dropped: stop.drop_guard() };
+        let dead = admin.dead();
+        let _stop_when_dropped = stop.drop_guard();
+        let inner = Inner { writer, relay, extras, admin, dead, _stop_when_dropped };
         Self { inner: Arc::new(inner) }
     }
 
@@ -184,11 +189,11 @@ impl<DB: Backend> Outbox<DB> {
         Ok(())
     }
 
-    /// Shuts down gracefully: waits for queued events and running listeners up to `dispatcher.drain_timeout`,
+    /// Shuts down gracefully: waits for queued events and running listeners up to `drain_timeout`,
     /// records their verdicts, and releases all other claimed events, so that another process can deliver them at
     /// once.
     ///
-    /// It returns within `dispatcher.drain_timeout` plus 10 seconds, which is 15 seconds by default, even if the
+    /// It returns within `drain_timeout` plus 10 seconds, which is 15 seconds by default, even if the
     /// database does not answer. Further calls have no effect. Transactions can still be begun afterwards; other
     /// processes deliver their events.
     ///
@@ -212,9 +217,9 @@ impl<DB: Backend> Outbox<DB> {
         &self.inner.dead
     }
 
-    /// Returns the store of this outbox, for queries and statistics of its table.
-    pub fn store(&self) -> &Store<DB> {
-        self.inner.writer.store()
+    /// Returns the handle for looking into the table and for changing single events.
+    pub fn admin(&self) -> &Admin<DB> {
+        &self.inner.admin
     }
 
     /// Returns the object with which a test runs the steps of the loops, if it has replaced them.
@@ -226,5 +231,11 @@ impl<DB: Backend> Outbox<DB> {
     fn relay(&self) -> Result<&Relay<DB>, Error> {
         let relay = self.inner.relay.as_ref().ok_or(Error::WriterOnly)?;
         if relay.is_closed() { Err(Error::Closed) } else { Ok(relay) }
+    }
+}
+
+impl<DB: Backend> StoreOf<DB> for Outbox<DB> {
+    fn store(&self) -> &Store<DB> {
+        self.inner.writer.store()
     }
 }

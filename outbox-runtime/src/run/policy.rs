@@ -31,18 +31,17 @@ impl Transactions {
 }
 
 pub(super) fn limits(config: &Config, transactions: Transactions) -> Limits {
-    let dispatcher = &config.dispatcher;
     Limits {
-        workers: dispatcher.workers,
-        hot: dispatcher.hot_capacity,
+        workers: config.workers,
+        hot: config.hot_capacity,
         // One large transaction must not fill the queue for the others.
-        hot_per_transaction: (dispatcher.hot_capacity / 4).max(1),
-        cold: dispatcher.cold_capacity,
-        batch: config.poller.batch_size,
-        bytes: dispatcher.max_bytes,
-        results: (dispatcher.hot_capacity + dispatcher.cold_capacity).max(1_000),
-        lease: LeaseTiming::new(config.poller.lease),
-        suspects: dispatcher.workers,
+        hot_per_transaction: (config.hot_capacity / 4).max(1),
+        cold: config.cold_capacity,
+        batch: config.batch_size,
+        bytes: config.max_bytes,
+        results: (config.hot_capacity + config.cold_capacity).max(1_000),
+        lease: LeaseTiming::new(config.lease),
+        suspects: config.workers,
         transactions: transactions.most,
     }
 }
@@ -56,7 +55,7 @@ pub(super) fn concurrency_limit(
     let in_tx = listener.tx_database().is_some();
     let own = listener.options().concurrency.map_or(usize::MAX, |calls| calls as usize);
     let most = if in_tx { own.min(transactions.most) } else { own };
-    ConcurrencyLimit { calls: (most < config.dispatcher.workers).then_some(most), in_tx }
+    ConcurrencyLimit { calls: (most < config.workers).then_some(most), in_tx }
 }
 
 /// Returns how the events of a listener are delivered. A listener with delays of its own keeps them.
@@ -77,11 +76,11 @@ pub(super) fn delivery_policy(
         Some(Timeout::After(limit)) => Some(limit),
         Some(Timeout::Never) => None,
         None if listener.tx_database().is_some() && transactions.exclusive => {
-            let short = LeaseTiming::new(config.poller.lease).exclusive_call_timeout();
-            Some(config.retry.timeout.map_or(short, |limit| limit.min(short)))
+            let short = LeaseTiming::new(config.lease).exclusive_call_timeout();
+            Some(config.timeout.map_or(short, |limit| limit.min(short)))
         }
-        None => config.retry.timeout,
+        None => config.timeout,
     };
-    let max_attempts = options.max_attempts.unwrap_or(config.retry.max_attempts);
+    let max_attempts = options.max_attempts.unwrap_or(config.max_attempts);
     DeliveryPolicy { max_attempts, retry, timeout }
 }

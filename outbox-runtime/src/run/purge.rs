@@ -21,8 +21,10 @@ use crate::throttle::Throttle;
 /// [`start`](crate::start), it does not require [`Mode::WriterOnly`](crate::Mode::WriterOnly) for that.
 ///
 /// ```no_run
-/// # use outbox_runtime::{Error, PurgeConfig, PurgeScheduler, store::{Backend, Table}};
-/// # async fn example<DB: Backend>(pool: sqlx::Pool<DB>) -> Result<(), Error> {
+/// use outbox::admin::{PurgeScheduler, Table};
+/// use outbox::config::PurgeConfig;
+///
+/// # async fn example(pool: sqlx::SqlitePool) -> outbox::Result<()> {
 /// let purge = PurgeScheduler::new(pool, Table::default(), PurgeConfig::default())?;
 /// let report = purge.run_once().await?;
 /// println!("{report}");
@@ -82,8 +84,7 @@ impl<DB: Backend> PurgeScheduler<DB> {
         self.purger.begin()
     }
 
-    /// Purges in the background: now, and once per interval. Does nothing if `enabled` is `false`, or if it was
-    /// started before.
+    /// Purges in the background: now, and once per interval. Does nothing if it was started before.
     ///
     /// # Errors
     /// [`Error::Closed`] after [`close`](Self::close).
@@ -95,7 +96,6 @@ impl<DB: Backend> PurgeScheduler<DB> {
         match &*running {
             Running::Started(_) => Ok(()),
             Running::Closed => Err(Error::Closed),
-            Running::NotStarted if !self.purger.config.enabled => Ok(()),
             Running::NotStarted => {
                 let stop = CancellationToken::new();
                 let services =

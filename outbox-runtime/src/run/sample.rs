@@ -67,7 +67,7 @@ impl<DB: Backend> Sampler<DB> {
         let (store, limit) = (&self.store, self.statement_timeout);
         let stats = within(limit, "reading statistics", store.stats(&self.handled)).await?;
         self.meter.report(|exporter| exporter.table(&stats));
-        let types = match stats.unknown {
+        let types = match stats.unroutable {
             0 => BTreeMap::new(),
             _ => {
                 let types = store.unroutable_types(&self.handled);

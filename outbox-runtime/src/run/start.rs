@@ -18,8 +18,13 @@ pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbo
     } else {
         builder.take_registry()
     };
+    let registry = match builder.harness {
+        Some(_) => registry.leave_aside_others(TxDatabase::of::<DB>()),
+        None => registry,
+    };
     let listeners = match registry.build() {
         Ok(listeners) => {
+            listeners.left_aside().for_each(|reason| tracing::warn!("left aside: {reason}"));
             let others = listeners.of_other_databases(TxDatabase::of::<DB>());
             faults.extend(others.map(StartFault::from));
             Some(Arc::new(listeners))
@@ -44,10 +49,12 @@ pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbo
         faults.push(ConfigFault { option, value, expected }.into());
     }
     let in_memory = prepare(&store, &builder.config, &mut faults).await;
+    // A database in memory has no other connection; a test permits no other, so that its database can be dropped.
+    let shares_pool = in_memory || builder.harness.is_some();
     let (Some(listeners), true) = (listeners, faults.is_empty()) else {
         return Err(StartError::new(faults).into());
     };
-    match assemble(builder, store, listeners, in_memory).await {
+    match assemble(builder, store, listeners, shares_pool).await {
         Err(error @ Error::Database { .. }) => {
             Err(StartError::new(vec![StartFault::Database(Box::new(error))]).into())
         }
@@ -125,7 +132,7 @@ fn operations(config: &Config) -> Vec<Operation> {
     if config.mode != Mode::WriterOnly && config.completion == Completion::Delete {
         operations.push(Operation::DeleteDelivered);
     }
-    if config.purge.enabled {
+    if config.purge.is_some() {
         operations.push(Operation::Purge);
     }
     operations

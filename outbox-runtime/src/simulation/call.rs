@@ -10,7 +10,6 @@ use crate::dispatch::decide::{CallResult, Circumstances, decide};
 use crate::event::Verdict;
 use crate::inflight::{BreakerChange, Phase, QueuedEvent};
 use crate::listener::{ListenerError, Outcome};
-use crate::retry::RetryPolicy;
 use crate::store::Settlement;
 
 /// A running call of a listener.
@@ -183,12 +182,18 @@ impl World {
         let relay = &mut self.relays[index];
         let Call { event, .. } = relay.calls.remove(call);
         let Some(inflight) = &relay.inflight else { return };
-        let pause = |failures| LinearBackoff.delay(failures);
+        let pause = |failures: u32| Duration::from_secs(failures.into());
         let breaker = result.unreachable().map(|_| inflight.unreachable(&event, pause));
         let breaker_pause = breaker.map_or(Duration::ZERO, |(_, delay)| delay);
         let (attempts, max_attempts) = (event.attempts, MAX_ATTEMPTS);
-        let circumstances =
-            Circumstances { attempts, max_attempts, retry: &LinearBackoff, breaker_pause };
+        let envelope = &event.envelope;
+        let circumstances = Circumstances {
+            event: envelope,
+            attempts,
+            max_attempts,
+            retry: &LinearBackoff,
+            breaker_pause,
+        };
         match (decide(&result, &circumstances), result) {
             (_, CallResult::Settled) => drop(inflight.settled_in_tx(&event)),
             (Some(verdict), _) => drop(inflight.finish(&event, verdict)),

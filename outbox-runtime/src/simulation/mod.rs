@@ -37,7 +37,7 @@ use std::time::Duration;
 use crate::event::EventEnvelope;
 use crate::inflight::{ConcurrencyLimit, LeaseTiming, Limits};
 use crate::listener::ListenerId;
-use crate::retry::RetryPolicy;
+use crate::retry::{FailedAttempt, Retry, RetryPolicy};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -106,8 +106,8 @@ fn envelope() -> EventEnvelope {
 struct LinearBackoff;
 
 impl RetryPolicy for LinearBackoff {
-    fn delay(&self, failures: u32) -> Duration {
-        Duration::from_secs(failures.into())
+    fn retry(&self, attempt: &FailedAttempt<'_>) -> Retry {
+        Retry::After(Duration::from_secs(attempt.attempts.into()))
     }
 }
 

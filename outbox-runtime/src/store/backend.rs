@@ -5,6 +5,7 @@ use sqlx::{Database, Pool, SqlStr};
 
 use super::batch::Arg;
 use super::dialect::Dialect;
+use super::harness::TestClock;
 
 /// A database that an outbox can use: SQLite, PostgreSQL, MySQL and MariaDB, each behind the feature of its name.
 /// Sealed.
@@ -20,6 +21,9 @@ use super::dialect::Dialect;
 pub trait Backend: sealed::Sealed + Database + Sized {
     #[doc(hidden)]
     const DIALECT: &'static Dialect;
+
+    #[doc(hidden)]
+    const TEST_CLOCK: &'static TestClock;
 
     /// Runs a prepared statement.
     #[doc(hidden)]
@@ -105,7 +109,7 @@ pub(super) mod sealed {
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 macro_rules! backend {
     (
-        $database:ident, $dialect:expr,
+        $database:ident, $dialect:expr, $test_clock:expr,
         arrays: |$values:ident| $bound:expr,
         done: |$result:ident| $last:expr,
         file: |$pool:ident| $file:expr,
@@ -116,6 +120,7 @@ macro_rules! backend {
 
         impl $crate::store::Backend for sqlx::$database {
             const DIALECT: &'static $crate::store::dialect::Dialect = &$dialect;
+            const TEST_CLOCK: &'static $crate::store::harness::TestClock = &$test_clock;
 
             async fn execute(
                 connection: &mut Self::Connection,

@@ -7,6 +7,7 @@ use sqlx::{Connection, SqlStr};
 use super::batch::{Arg, Batch, Cell};
 use super::columns::{self, Column, RowReader};
 use super::dialect::{Dialect, Locking};
+use super::harness::{Answer, Point};
 use super::row::{self, span};
 use super::statements::{self, Pairs, Statements};
 use super::{Backend, Claim, Position, Store, Undecodable, fault_point, retrying, with_connection};
@@ -302,9 +303,21 @@ impl<DB: Backend> Store<DB> {
         request: &ClaimRequest<'_>,
     ) -> sqlx::Result<Fetched> {
         let (args, owner) = (self.claim_args(request), request.lease.owner);
-        with_connection!(self, connection => {
-            fault_point!(self, Claim => fetch::<DB>(connection, sql, args, request.bytes, owner).await)
-        })
+        let mut answer = Answer::Arrives;
+        let claimed = with_connection!(self, connection => {
+            match fetch::<DB>(connection, sql, args, request.bytes, owner).await {
+                // A fault hits a claim that finds rows, and rolls it back: in a test this is a transaction.
+                Ok(fetched) if !fetched.rows.is_empty() => match self.fault_at(Point::Claim).await {
+                    Ok(its) => {
+                        answer = its;
+                        Ok(fetched)
+                    }
+                    Err(error) => Err(error),
+                },
+                fetched => fetched,
+            }
+        });
+        answer.pass(claimed)
     }
 
     async fn lock_then_claim(
@@ -312,10 +325,7 @@ impl<DB: Backend> Store<DB> {
         sql: &SqlStr,
         request: &ClaimRequest<'_>,
     ) -> sqlx::Result<Fetched> {
-        with_connection!(self, connection => {
-            let claim = self.lock_then_claim_on(connection, sql, request);
-            fault_point!(self, Claim => claim.await)
-        })
+        with_connection!(self, connection => self.lock_then_claim_on(connection, sql, request).await)
     }
 
     async fn lock_then_claim_on(
@@ -327,11 +337,17 @@ impl<DB: Backend> Store<DB> {
         let (args, lease) = (self.claim_args(request), request.lease);
         let mut work = connection.begin_with(self.sql.begin_work.clone()).await?;
         let mut fetched = fetch::<DB>(&mut work, sql, args, request.bytes, lease.owner).await?;
-        if let (false, Some(update)) = (fetched.rows.is_empty(), &self.sql.claim_update) {
-            let args = fetched.update_args(lease, DB::DIALECT.arrays);
+        let Some(update) = self.sql.claim_update.as_ref().filter(|_| !fetched.rows.is_empty())
+        else {
+            work.commit().await?;
+            return Ok(fetched);
+        };
+        let args = fetched.update_args(lease, DB::DIALECT.arrays);
+        let claim = async {
             DB::execute(&mut work, update.clone(), args).await?;
-        }
-        work.commit().await?;
+            work.commit().await
+        };
+        fault_point!(self, Claim => claim.await)?;
         fetched.rows.iter_mut().for_each(FetchedRow::raise_token);
         Ok(fetched)
     }
@@ -366,9 +382,9 @@ impl<DB: Backend> Store<DB> {
     async fn claim_read(&self, fetched: &Fetched, lease: Lease<'_>) -> sqlx::Result<Vec<i64>> {
         let Some(update) = &self.sql.claim_update else { return Ok(Vec::new()) };
         let args = fetched.update_args(lease, DB::DIALECT.arrays);
-        let rows = with_connection!(self, connection => {
-            fault_point!(self, Claim => DB::fetch(connection, update.clone(), args).await)
-        });
+        let rows = fault_point!(self, Claim => with_connection!(self, connection => {
+            DB::fetch(connection, update.clone(), args).await
+        }));
         rows.map(|rows| columns::sequences::<DB>(&rows))
     }
 }

@@ -113,7 +113,6 @@ impl<DB: Backend> Store<DB> {
         if let Some(setup) = self.session_setup() {
             DB::run(guard.connection(), setup.clone()).await?;
         }
-        self.set_clock(guard.connection()).await?;
         Ok(guard)
     }
 }
@@ -158,10 +157,8 @@ impl<DB: Backend> Drop for ConnectionGuard<DB> {
 /// Evaluates an expression with a connection. Not a function, for the reason of
 /// [`retrying`](super::contention::retrying).
 macro_rules! with_connection {
-    // A change by key needs no planner settings. On the application's connections it is a single statement: a
-    // transaction around it would stay open if the network fails silently.
     ($store:expr, by_key $connection:ident => $work:expr) => {
-        with_connection!(@ $store, $store.settings.as_ref().filter(|_| $store.relay.is_some()), $connection => $work)
+        with_connection!(@ $store, $store.settings_by_key(), $connection => $work)
     };
     ($store:expr, $connection:ident => $work:expr) => {
         with_connection!(@ $store, $store.settings.as_ref(), $connection => $work)
@@ -172,6 +169,7 @@ macro_rules! with_connection {
         let mut scope =
             $crate::store::session::Scope::<DB>::enter(guard.connection(), settings).await?;
         let $connection = scope.connection();
+        $store.set_clock($connection).await?;
         let result = $work;
         let result = scope.leave(result).await;
         guard.give_back(&result);

@@ -51,8 +51,16 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Options of [`Store::doctor`].
+/// Options of [`Admin::doctor`](crate::Admin::doctor).
+///
+/// ```
+/// use outbox::admin::DoctorOptions;
+/// use std::time::Duration;
+///
+/// let options = DoctorOptions::new().types(["Placed", "Paid"]).overdue(Duration::from_secs(300));
+/// ```
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct DoctorOptions {
     /// The known event types; pending events of any other type are reported. `None` if they are not known.
     pub types: Option<Vec<String>>,
@@ -69,6 +77,34 @@ impl Default for DoctorOptions {
             overdue: Duration::from_secs(60),
             long_transaction: Duration::from_secs(300),
         }
+    }
+}
+
+impl DoctorOptions {
+    /// Makes the default options.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the known event types. Pending events of any other type are reported.
+    #[must_use]
+    pub fn types(mut self, types: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.types = Some(types.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Sets how long an event may be due, or a lease be expired, before it is reported. The default is a minute.
+    #[must_use]
+    pub fn overdue(mut self, overdue: Duration) -> Self {
+        self.overdue = overdue;
+        self
+    }
+
+    /// Sets how long a transaction may be open before it is reported. The default is 5 minutes.
+    #[must_use]
+    pub fn long_transaction(mut self, age: Duration) -> Self {
+        self.long_transaction = age;
+        self
     }
 }
 

@@ -9,11 +9,12 @@ use super::{DeadEvent, Fingerprint};
 /// Selects events by type, aggregate, tenant and time. A field that is `None` matches every event.
 ///
 /// ```
-/// # use outbox_runtime::store::EventFilter;
-/// let payments = EventFilter::event_type("Paid");
-/// let of_tenant = EventFilter { tenant_id: Some("acme".to_owned()), ..payments };
+/// use outbox::admin::EventFilter;
+///
+/// let payments = EventFilter::new().event_type("Paid").tenant("acme");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct EventFilter {
     /// The name of the event type.
     pub event_type: Option<String>,
@@ -29,11 +30,60 @@ pub struct EventFilter {
     pub before: Option<SystemTime>,
 }
 
+/// Declares the setters of an [`EventFilter`], for it and for what contains one.
+macro_rules! setters {
+    ($($part:ident)?) => {
+        /// Selects the events of one type.
+        #[must_use]
+        pub fn event_type(mut self, name: impl Into<String>) -> Self {
+            self.$($part.)?event_type = Some(name.into());
+            self
+        }
+
+        /// Selects the events of one aggregate type; `__GLOBAL__` for events without an aggregate.
+        #[must_use]
+        pub fn aggregate_type(mut self, name: impl Into<String>) -> Self {
+            self.$($part.)?aggregate_type = Some(name.into());
+            self
+        }
+
+        /// Selects the events of aggregates with this id.
+        #[must_use]
+        pub fn aggregate_id(mut self, id: impl Into<String>) -> Self {
+            self.$($part.)?aggregate_id = Some(id.into());
+            self
+        }
+
+        /// Selects the events of one tenant.
+        #[must_use]
+        pub fn tenant(mut self, id: impl Into<String>) -> Self {
+            self.$($part.)?tenant_id = Some(id.into());
+            self
+        }
+
+        /// Selects events that occurred at this time or later.
+        #[must_use]
+        pub fn since(mut self, time: SystemTime) -> Self {
+            self.$($part.)?since = Some(time);
+            self
+        }
+
+        /// Selects events that occurred before this time.
+        #[must_use]
+        pub fn before(mut self, time: SystemTime) -> Self {
+            self.$($part.)?before = Some(time);
+            self
+        }
+    };
+}
+
 impl EventFilter {
-    /// Creates a filter for the events of one type.
-    pub fn event_type(name: impl Into<String>) -> Self {
-        Self { event_type: Some(name.into()), ..Self::default() }
+    /// Makes a filter that matches every event.
+    pub fn new() -> Self {
+        Self::default()
     }
+
+    setters!();
 
     /// Returns the arguments of [`conditions`], in their order.
     pub(super) fn args(&self) -> [Arg; ARGS] {
@@ -48,16 +98,15 @@ impl EventFilter {
     }
 }
 
-/// Selects dead letters. A field that is `None` matches every dead letter, and so does `DeadFilter::default()`.
+/// Selects dead letters. A field that is `None` matches every dead letter.
 ///
 /// ```
-/// # use outbox_runtime::store::{DeadFilter, EventFilter, Fingerprint};
-/// let payments = DeadFilter::event_type("Paid");
-/// let refused = DeadFilter { fingerprint: Some(Fingerprint::new("card refused")), ..payments };
-/// let of_tenant = EventFilter { tenant_id: Some("acme".to_owned()), ..EventFilter::default() };
-/// let of_tenant = DeadFilter::from(of_tenant);
+/// use outbox::dead::{DeadFilter, Fingerprint};
+///
+/// let refused = DeadFilter::new().event_type("Paid").fingerprint(Fingerprint::new("card refused"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct DeadFilter {
     /// The events; `since` and `before` are compared with the time of the event, not with the time at which it was
     /// given up.
@@ -67,14 +116,18 @@ pub struct DeadFilter {
 }
 
 impl DeadFilter {
-    /// Creates a filter for the dead letters of one event type.
-    pub fn event_type(name: impl Into<String>) -> Self {
-        EventFilter::event_type(name).into()
+    /// Makes a filter that matches every dead letter.
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    /// Creates a filter for the dead letters with one cause.
-    pub fn fingerprint(fingerprint: Fingerprint) -> Self {
-        Self { fingerprint: Some(fingerprint), ..Self::default() }
+    setters!(events);
+
+    /// Selects the dead letters with one cause. [`DeadEvents::groups`](crate::DeadEvents::groups) lists the causes.
+    #[must_use]
+    pub fn fingerprint(mut self, cause: Fingerprint) -> Self {
+        self.fingerprint = Some(cause);
+        self
     }
 
     /// Returns whether an error has the cause of this filter. SQL cannot compare it, unlike all other fields.
@@ -160,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_cause_is_matched_by_fingerprint() {
-        let filter = DeadFilter::fingerprint(Fingerprint::new("order 7 is gone"));
+        let filter = DeadFilter::new().fingerprint(Fingerprint::new("order 7 is gone"));
         assert!(filter.matches_error(Some("order 8 is gone")));
         assert!(!filter.matches_error(Some("refused")) && !filter.matches_error(None));
         assert!(DeadFilter::default().matches_error(None));

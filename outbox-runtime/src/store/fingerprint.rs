@@ -10,7 +10,7 @@ use thiserror::Error;
 /// A thousand dead letters with one cause are then one group.
 ///
 /// ```
-/// # use outbox_runtime::store::Fingerprint;
+/// # use outbox::dead::Fingerprint;
 /// let first = Fingerprint::new("order 7: no answer from 10.0.0.3 after 30s");
 /// let second = Fingerprint::new("order 8: no answer from 10.0.0.4 after 31s");
 /// assert_eq!(first, second);

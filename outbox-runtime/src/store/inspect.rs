@@ -106,15 +106,19 @@ impl fmt::Debug for EventRow {
     }
 }
 
-/// Which events to list. By default the newest 100 of all events, without payloads.
+/// Which events to list: by default the newest 100 of all events, without payloads.
 ///
 /// ```
-/// # use outbox_runtime::event::Status;
-/// # use outbox_runtime::store::{EventFilter, EventQuery};
-/// let filter = EventFilter::event_type("Paid");
-/// let retried = EventQuery { filter, status: Some(Status::Retry), ..EventQuery::default() };
+/// use outbox::admin::{EventFilter, EventQuery, Payloads};
+/// use outbox::event::Status;
+///
+/// let query = EventQuery::new()
+///     .filter(EventFilter::new().event_type("Paid"))
+///     .status(Status::Retry)
+///     .payloads(Payloads::Include);
 /// ```
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct EventQuery {
     /// The status; `None` matches any. Of the pending events, only the 100,000 that have been due longest are searched.
     pub status: Option<Status>,
@@ -125,7 +129,17 @@ pub struct EventQuery {
     /// The maximum number of events.
     pub limit: u32,
     /// Whether payloads are read.
-    pub payloads: bool,
+    pub payloads: Payloads,
+}
+
+/// Whether payloads are read along with events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Payloads {
+    /// [`EventRow::payload`] is `None`.
+    #[default]
+    Omit,
+    /// [`EventRow::payload`] is the payload. Payloads may be large, and may be personal data.
+    Include,
 }
 
 impl Default for EventQuery {
@@ -135,7 +149,7 @@ impl Default for EventQuery {
             status: None,
             below: None,
             limit: 100,
-            payloads: false,
+            payloads: Payloads::Omit,
         }
     }
 }
@@ -147,8 +161,56 @@ impl From<EventFilter> for EventQuery {
 }
 
 impl EventQuery {
+    /// Makes a query for the newest 100 events, without payloads.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Selects by type, aggregate, tenant and time.
+    #[must_use]
+    pub fn filter(mut self, filter: EventFilter) -> Self {
+        self.filter = filter;
+        self
+    }
+
+    /// Selects the events with one status.
+    #[must_use]
+    pub fn status(mut self, status: Status) -> Self {
+        self.status = Some(status);
+        self
+    }
+
+    /// Selects events with a lower sequence. For the next page, pass the lowest sequence of the last one.
+    #[must_use]
+    pub fn below(mut self, sequence: i64) -> Self {
+        self.below = Some(sequence);
+        self
+    }
+
+    /// Sets the maximum number of events. The default is 100.
+    #[must_use]
+    pub fn limit(mut self, events: u32) -> Self {
+        self.limit = events;
+        self
+    }
+
+    /// Sets whether payloads are read. By default they are not.
+    #[must_use]
+    pub fn payloads(mut self, payloads: Payloads) -> Self {
+        self.payloads = payloads;
+        self
+    }
+}
+
+impl Payloads {
+    fn arg(self) -> Arg {
+        i64::from(self == Self::Include).into()
+    }
+}
+
+impl EventQuery {
     fn args(&self, from: i64, below: i64, limit: u32) -> Vec<Arg> {
-        let mut args = vec![i64::from(self.payloads).into()];
+        let mut args = vec![self.payloads.arg()];
         args.extend(self.filter.args());
         args.extend([from, below, i64::from(limit)].map(Arg::from));
         args
@@ -242,9 +304,9 @@ impl<DB: Backend> Store<DB> {
         &self,
         after: i64,
         limit: u32,
-        payloads: bool,
+        payloads: Payloads,
     ) -> Result<Vec<EventRow>, Error> {
-        let args = vec![i64::from(payloads).into(), after.into(), i64::from(limit).into()];
+        let args = vec![payloads.arg(), after.into(), i64::from(limit).into()];
         Ok(event_rows::<DB>(&self.rows(DOING, self.sql.inspect.follow.clone(), args).await?))
     }
 

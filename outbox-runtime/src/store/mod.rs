@@ -6,8 +6,9 @@
 //! columns of the table and reads rows by column; `filter` selects events.
 //!
 //! The operations are methods of [`Store`], each for a whole batch, one file for each group: `insert` with
-//! `insert_conflict`, `claim`, `settle`, `dead`, `purge`, `stats`, `schema` with `migration_lock` and `rights`, and for displays
-//! `inspect`, `pending` and `doctor`. For tests of applications, `harness` controls the clock and injects faults.
+//! `insert_conflict`, `claim`, `settle`, `dead`, `purge`, `stats`, `unroutable`, `schema` with `migration_lock` and
+//! `rights`, and for displays `inspect`, `pending`, `pending_change` and `doctor`. For tests of applications, `harness`
+//! controls the clock and injects faults.
 //!
 //! Times that decide anything are the database's, at the statement. A lease is a visibility time-out:
 //! claiming moves `available_at` forward, so that claimed rows leave the head of the index, and an
@@ -32,6 +33,7 @@ mod inspect;
 mod migration_lock;
 mod peek;
 mod pending;
+mod pending_change;
 mod position;
 mod purge;
 mod renew;
@@ -73,9 +75,10 @@ pub use filter::{DeadFilter, EventFilter};
 pub(crate) use fingerprint::pattern;
 pub use fingerprint::{Fingerprint, NoFingerprint};
 pub use insert::{Inserted, NewRow};
-pub use inspect::{EventQuery, EventRow};
+pub use inspect::{EventQuery, EventRow, Payloads};
 pub use peek::NextDue;
 pub use pending::PendingType;
+pub(crate) use pending_change::PendingChange;
 pub use position::Position;
 pub use purge::{Aged, Purged};
 pub use renew::Renewal;
@@ -85,6 +88,8 @@ pub use schema::{SchemaState, migrate, migration_sql, migration_sql_from};
 pub(crate) use settle::LockedRows;
 pub use settle::{Completion, Settlement, Unsettled};
 pub use stats::Stats;
+#[cfg(feature = "testing")]
+pub(crate) use testing::Cleared;
 pub use unroutable::UnroutableType;
 
 use std::sync::Arc;
@@ -105,6 +110,13 @@ use statements::Statements;
 pub(crate) use transaction::Purpose;
 pub(crate) use writer_lock::WriterGuard;
 use writer_lock::WriterLock;
+
+/// A handle that has a store, for the tests of this project. It is no part of the public API: who settles rows with it
+/// can break fencing.
+pub trait StoreOf<DB: Backend> {
+    /// Returns the store.
+    fn store(&self) -> &Store<DB>;
+}
 
 /// One outbox's table on one database.
 #[derive(Debug)]

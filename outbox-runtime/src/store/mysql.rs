@@ -22,7 +22,7 @@ use super::dialect::{
 use super::migration_lock::MigrationLock;
 use super::rights::Rights;
 use super::schema::plan::{Migrations, Step};
-use super::{DatabaseErrorKind, FindingLevel};
+use super::{DatabaseErrorKind, FindingLevel, harness};
 
 /// The name of the migration lock. Names are server-wide, have at most 64 characters and are not case-sensitive;
 /// the name of a database alone can have as many.
@@ -34,7 +34,7 @@ macro_rules! migration_lock_name {
 }
 
 backend! {
-    MySql, DIALECT,
+    MySql, DIALECT, harness::MYSQL,
     arrays: |values| serde_json::to_string(&values).unwrap_or_default(),
     done: |result| i64::try_from(result.last_insert_id()).ok(),
     file: |_pool| None,

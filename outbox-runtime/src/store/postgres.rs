@@ -18,10 +18,10 @@ use super::dialect::{
 use super::migration_lock::MigrationLock;
 use super::rights::Rights;
 use super::schema::plan::{Migrations, Step};
-use super::{DatabaseErrorKind, FindingLevel};
+use super::{DatabaseErrorKind, FindingLevel, harness};
 
 backend! {
-    Postgres, DIALECT,
+    Postgres, DIALECT, harness::POSTGRES,
     arrays: |values| values,
     done: |_result| None,
     file: |_pool| None,

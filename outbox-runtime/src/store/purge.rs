@@ -119,7 +119,7 @@ impl<DB: Backend> Store<DB> {
         Ok(Purged { deleted, found: rows.len() as u64, until })
     }
 
-    async fn delete_unlocked(&self, sql: &Settling, rows: &[i64]) -> Result<u64, Error> {
+    pub(super) async fn delete_unlocked(&self, sql: &Settling, rows: &[i64]) -> Result<u64, Error> {
         if rows.is_empty() {
             return Ok(0);
         }

@@ -21,6 +21,7 @@ pub(super) use plan::Migrations;
 
 /// The relation of a table to the migrations that this program knows.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum SchemaState {
     /// The table does not exist, or lacks a column of the first version.
     Missing {

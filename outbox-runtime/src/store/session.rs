@@ -137,6 +137,13 @@ impl<DB: Backend> Store<DB> {
         }
     }
 
+    /// Returns the settings of a change by key, which needs none for the planner. On the application's connections it
+    /// is a single statement: a transaction around it would stay open if the network fails silently. In a test there
+    /// is a transaction, for the sake of the test's clock.
+    pub(super) fn settings_by_key(&self) -> Option<&SqlStr> {
+        self.settings.as_ref().filter(|_| self.relay.is_some() || self.harness.is_some())
+    }
+
     /// Returns the statement that a new session of the relay runs first.
     pub(super) fn session_setup(&self) -> Option<&SqlStr> {
         self.relay.as_ref().and_then(|relay| relay.setup.as_ref())

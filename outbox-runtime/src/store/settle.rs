@@ -148,10 +148,12 @@ impl<DB: Backend> Store<DB> {
     }
 
     async fn settle_once(&self, sql: &SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {
-        let done = with_connection!(self, by_key connection => {
-            fault_point!(self, Record => DB::execute(connection, sql.clone(), args).await)
-        });
-        done.map(|done| done.rows)
+        fault_point!(self, Record => with_connection!(self, by_key connection => {
+            match self.relay {
+                Some(_) => DB::execute(connection, sql.clone(), args).await.map(|done| done.rows),
+                None => self.change_on(connection, sql, args).await,
+            }
+        }))
     }
 
     /// Settles one row in a transaction that the caller ends. Returns `false` if the row has moved on.

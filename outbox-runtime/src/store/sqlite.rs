@@ -16,10 +16,10 @@ use super::dialect::{
     Check, Dialect, Insert, Locking, OpenTransaction, Places, SkipLocked, writable,
 };
 use super::schema::plan::{Migrations, Step};
-use super::{DatabaseErrorKind, FindingLevel};
+use super::{DatabaseErrorKind, FindingLevel, harness};
 
 backend! {
-    Sqlite, DIALECT,
+    Sqlite, DIALECT, harness::SQLITE,
     arrays: |values| serde_json::to_string(&values).unwrap_or_default(),
     done: |_result| None,
     file: |pool| Some(pool.connect_options().get_filename().to_owned()),

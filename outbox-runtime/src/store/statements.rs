@@ -8,8 +8,8 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use super::dialect::{self, Dialect, Locking, SkipLocked};
 use super::{
-    Table, columns, dead, doctor, filter, insert, inspect, peek, pending, position, purge, rights,
-    schema, settle, stats, unroutable,
+    Table, columns, dead, doctor, filter, insert, inspect, peek, pending, pending_change, position,
+    purge, rights, schema, settle, stats, unroutable,
 };
 
 /// The statements of one table.
@@ -58,6 +58,7 @@ pub(super) struct Statements {
     pub(super) now: SqlStr,
     pub(super) inspect: inspect::Sql,
     pub(super) pending_by_type: [[SqlStr; 2]; 2],
+    pub(super) pending_changes: [SqlStr; 3],
     pub(super) doctor: doctor::Sql,
     pub(super) rights: Option<rights::Sql>,
 }
@@ -167,6 +168,7 @@ impl Statements {
             now: sql(stats::NOW),
             inspect: inspect::Sql::new(dialect, sql),
             pending_by_type: pending::sql(sql),
+            pending_changes: pending_change::sql(sql),
             doctor: doctor::Sql::new(dialect, sql),
             rights: rights::Sql::new(dialect, |template| of_schema(dialect, table, template)),
         }

@@ -32,13 +32,14 @@ pub(super) const NOW: &str = "SELECT {micros:{now}}";
 
 /// Counts of an outbox. Each is read from an index and goes up to 100,000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Stats {
     /// The number of events that are not delivered yet, claimed or not.
     pub pending: u64,
     /// The number of claimed events.
     pub locked: u64,
-    /// The number of pending events of types that this process does not handle.
-    pub unknown: u64,
+    /// The number of pending events that this process has no listener for.
+    pub unroutable: u64,
     /// The number of dead letters.
     pub dead: u64,
     /// The number of events that are delivered and not purged yet, as estimated by the database.
@@ -66,7 +67,7 @@ impl<DB: Backend> Store<DB> {
             let overdue = Duration::from_micros(u64::try_from(overdue).unwrap_or_default());
             stats.oldest_overdue = stats.oldest_overdue.max(overdue);
             let unknown = self.number(doing, unknown.clone(), args()).await?;
-            stats.unknown += unknown.unwrap_or_default().unsigned_abs();
+            stats.unroutable += unknown.unwrap_or_default().unsigned_abs();
         }
         let by_name = DB::DIALECT.estimate_by_name;
         let args = || vec![self.table.name().into(), self.table.schema().into()];

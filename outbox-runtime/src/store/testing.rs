@@ -1,31 +1,9 @@
 //! What the testing kit needs of a store.
 
-use std::time::Duration;
-
-use sqlx::SqlSafeStr;
-
-use super::columns::{self, Column, RowReader};
-use super::dialect::Dialect;
-use super::harness::{Faults, TestHarness};
+use super::columns::{self, Column, RowReader, sequences};
 use super::statements;
-use super::{Backend, Claim, Store, row, sqlite};
+use super::{Backend, Claim, Store, row};
 use crate::Error;
-use crate::clock::ManualClock;
-
-/// A table that belongs to the connection, so that no schema shows it.
-const CREATE_CLOCK: &str = "\
-    CREATE TEMP TABLE outbox_clock (micros INTEGER NOT NULL); \
-    INSERT INTO temp.outbox_clock VALUES (0)";
-
-const SET_CLOCK: &str = "UPDATE temp.outbox_clock SET micros = ?";
-
-/// SQLite with the clock of a test.
-const MANUAL: Dialect = Dialect {
-    now: "(SELECT micros FROM temp.outbox_clock)",
-    later: ("((SELECT micros FROM temp.outbox_clock) + ", ")"),
-    earlier: ("((SELECT micros FROM temp.outbox_clock) - ", ")"),
-    ..sqlite::DIALECT
-};
 
 const EVERY_ROW: &str = "\
     SELECT {columns}, {micros:CASE WHEN entry.status IN (0, 2) AND entry.locked_by IS NULL \
@@ -33,7 +11,7 @@ const EVERY_ROW: &str = "\
         {int:CASE WHEN entry.available_at <= {now} THEN 1 ELSE 0 END} \
     FROM {table} AS entry ORDER BY entry.sequence";
 
-const DELETE_EVERY_ROW: &str = "DELETE FROM {table}";
+const EVERY_KEY: &str = "SELECT {int:sequence} FROM {table} ORDER BY sequence";
 
 /// A row, and whether it is due.
 #[derive(Debug)]
@@ -42,27 +20,34 @@ pub(crate) struct StoredRow {
     pub(crate) due: bool,
 }
 
-impl TestHarness {
-    /// How long to wait for a connection.
-    pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-
-    /// Returns a harness for SQLite, on connections that were prepared with [`prepare`](Self::prepare).
-    pub(crate) fn sqlite() -> Self {
-        let (clock, faults) = (ManualClock::new(), Faults::default());
-        Self { clock, faults, dialect: &MANUAL, set_clock: SET_CLOCK }
-    }
-
-    /// Prepares a connection.
-    pub(crate) async fn prepare(connection: &mut sqlx::SqliteConnection) -> sqlx::Result<()> {
-        sqlx::Sqlite::run(connection, CREATE_CLOCK.into_sql_str()).await
-    }
+/// The effect of [`Store::clear`].
+#[derive(Debug)]
+pub(crate) struct Cleared {
+    /// The number of committed rows.
+    pub(crate) all: u64,
+    /// The number of those that another transaction had locked.
+    pub(crate) locked: u64,
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Deletes every row.
-    pub(crate) async fn clear(&self) -> Result<(), Error> {
-        let sql = statements::render(self.dialect(), &self.table, DELETE_EVERY_ROW);
-        self.change("deleting every event", &sql, Vec::new).await.map(drop)
+    /// Waits until the pool has a free connection, and no longer than the pool does.
+    pub(crate) async fn wait_for_connection(&self) -> sqlx::Result<()> {
+        self.pool.acquire().await.map(drop)
+    }
+
+    /// Waits until this process may write, where there is one writer at a time.
+    pub(crate) async fn wait_for_writer(&self) -> Result<(), Error> {
+        self.acquire_writer().await.map(drop)
+    }
+
+    /// Deletes every committed row that no other transaction has locked. By key: on MySQL, a scan would wait for the
+    /// rows that other transactions have inserted.
+    pub(crate) async fn clear(&self) -> Result<Cleared, Error> {
+        let sql = statements::render(self.dialect(), &self.table, EVERY_KEY);
+        let rows = sequences::<DB>(&self.rows("reading every event", sql, vec![]).await?);
+        let deleted = self.delete_unlocked(&self.sql.delete, &rows).await?;
+        let all = rows.len() as u64;
+        Ok(Cleared { all, locked: all.saturating_sub(deleted) })
     }
 
     /// Returns every row that can be decoded, in the order of writing.

@@ -33,7 +33,6 @@ pub(crate) enum Purpose {
 impl<DB: Backend> Store<DB> {
     /// Begins a transaction of the application. Cancel safe: a caller that is dropped while it waits for the writer
     /// lock or for a connection leaves the queue.
-    #[expect(clippy::disallowed_methods, reason = "the BEGIN must outlive its caller")]
     pub(crate) async fn begin_tx(
         &self,
         purpose: Purpose,
@@ -41,17 +40,25 @@ impl<DB: Backend> Store<DB> {
         let failed = || Error::database("beginning a transaction");
         let guard = self.acquire_writer().await?;
         let connection = self.pool.acquire().await.map_err(failed())?;
-        let begun = if DB::DIALECT.remote {
-            let store = self.clone();
-            // In a task of its own, so that it completes even if the caller is dropped: sqlx does not know of a
-            // BEGIN that was cancelled, and the next statement on that connection would be part of a transaction
-            // that is never ended.
-            let begin = async move { store.begin_prepared(connection, purpose).await };
-            Handle::current().spawn(begin).await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
-        } else {
-            self.begin_on(connection, purpose).await
-        };
+        let begun = fault_point!(self, Begin => self.begin_to_its_end(connection, purpose).await);
         Ok((guard, begun.map_err(failed())?))
+    }
+
+    /// Begins a transaction. On a server that is a task of its own, so that it completes even if the caller is
+    /// dropped: sqlx does not know of a BEGIN that was cancelled, and the next statement on that connection would be
+    /// part of a transaction that is never ended.
+    #[expect(clippy::disallowed_methods, reason = "the BEGIN must outlive its caller")]
+    async fn begin_to_its_end(
+        &self,
+        connection: PoolConnection<DB>,
+        purpose: Purpose,
+    ) -> sqlx::Result<Transaction<'static, DB>> {
+        if !DB::DIALECT.remote {
+            return self.begin_on(connection, purpose).await;
+        }
+        let store = self.clone();
+        let begin = async move { store.begin_prepared(connection, purpose).await };
+        Handle::current().spawn(begin).await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
     }
 
     async fn begin_on(
@@ -63,7 +70,7 @@ impl<DB: Backend> Store<DB> {
             Purpose::Write => &self.sql.begin,
             Purpose::Settle => &self.sql.begin_settling,
         };
-        fault_point!(self, Begin => Transaction::begin(connection, Some(begin.clone())).await)
+        Transaction::begin(connection, Some(begin.clone())).await
     }
 
     /// Begins a transaction and prepares the statements of `flush` and `commit`, where those could not be cancelled

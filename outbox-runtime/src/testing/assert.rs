@@ -17,7 +17,6 @@ use super::expect::{Expectation, describe};
 /// Panics with the expected and the published events if they differ.
 ///
 /// ```
-/// # use outbox_runtime as outbox;
 /// # use outbox::event::{EventEnvelope, EventError};
 /// use outbox::testing::assert_published;
 ///
@@ -58,7 +57,6 @@ macro_rules! assert_published {
 /// delay of the event decides but is not known because the transaction has ended.
 ///
 /// ```
-/// # use outbox_runtime as outbox;
 /// # use outbox::event::{EventEnvelope, EventError};
 /// use outbox::testing::refute_published;
 ///

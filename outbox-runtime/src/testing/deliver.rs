@@ -1,3 +1,4 @@
+use std::fmt;
 use std::panic::Location;
 
 use super::TestOutbox;
@@ -5,20 +6,30 @@ use super::outbox::unwrap_at;
 use crate::event::{EventEnvelope, Headers, StoredParts};
 use crate::listener::outcome::BoxFuture;
 use crate::listener::{Listener, ListenerError, Outcome};
+use crate::store::Backend;
 
-/// The call of one listener with an event, made by [`TestOutbox::deliver`] and run by awaiting it.
-#[derive(Debug)]
-#[must_use = "the listener is called when this is awaited"]
-pub struct Deliver<'a> {
-    outbox: &'a TestOutbox,
-    envelope: EventEnvelope,
-    attempts: u32,
-    place: &'static Location<'static>,
+sqlite_by_default! {
+    /// The call of one listener with an event, made by [`TestOutbox::deliver`] and run by awaiting it.
+    #[must_use = "the listener is called when this is awaited"]
+    pub struct Deliver<'a, DB> {
+        outbox: &'a TestOutbox<DB>,
+        envelope: EventEnvelope,
+        attempts: u32,
+        place: &'static Location<'static>,
+    }
 }
 
-impl<'a> Deliver<'a> {
+impl<DB: Backend> fmt::Debug for Deliver<'_, DB> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { envelope, attempts, .. } = self;
+        let mut text = f.debug_struct("Deliver");
+        text.field("envelope", envelope).field("attempts", attempts).finish_non_exhaustive()
+    }
+}
+
+impl<'a, DB: Backend> Deliver<'a, DB> {
     pub(super) fn new(
-        outbox: &'a TestOutbox,
+        outbox: &'a TestOutbox<DB>,
         envelope: EventEnvelope,
         place: &'static Location<'static>,
     ) -> Self {
@@ -36,7 +47,7 @@ impl<'a> Deliver<'a> {
         if listener.tx_database().is_none() {
             return listener.call(envelope, self.attempts).await;
         }
-        self.outbox.wait_for_connection("deliver", self.place).await;
+        self.outbox.wait_for_writer("deliver", self.place).await;
         let mut tx = self.outbox.stepper().writer().begin_settling().await?;
         let answer = listener.call_in(envelope, self.attempts, &mut tx).await;
         match answer {
@@ -51,19 +62,22 @@ impl<'a> Deliver<'a> {
         let listeners = self.outbox.stepper().listeners();
         let (aggregate, event) = (self.envelope.aggregate_type(), self.envelope.event_type());
         listeners.find(aggregate, event).unwrap_or_else(|| {
+            let place = self.place;
+            if let Some(aside) = self.outbox.stepper().left_aside(&self.envelope) {
+                panic!("{place}: the listener of {aggregate}/{event} cannot be called: {aside}")
+            }
             let known: Vec<String> = listeners
                 .iter()
                 .flat_map(|listener| listener.keys().map(move |key| (listener.name(), key)))
                 .map(|(name, (aggregate, event))| format!("\n  {aggregate}/{event}: {name}"))
                 .collect();
             let known = if known.is_empty() { "\n  none".into() } else { known.concat() };
-            let place = self.place;
             panic!("{place}: no listener handles {aggregate}/{event}; the listeners are{known}")
         })
     }
 }
 
-impl<'a> IntoFuture for Deliver<'a> {
+impl<'a, DB: Backend> IntoFuture for Deliver<'a, DB> {
     type Output = Result<Outcome, ListenerError>;
     type IntoFuture = BoxFuture<'a, Self::Output>;
 

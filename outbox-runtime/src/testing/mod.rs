@@ -1,12 +1,14 @@
-//! An outbox for the tests of an application: in memory, delivering on demand, with assertions on published
-//! events, a manual clock and injected faults.
+//! An outbox for the tests of an application: it delivers on demand, with assertions on published events, a manual
+//! clock and injected faults.
+//!
+//! [`outbox()`] makes one on a SQLite database in memory, which needs no server and takes a few milliseconds.
+//! [`outbox_on`] makes one on the application's own database, for example in a `#[sqlx::test]`.
 //!
 //! This module needs the feature `testing`, which belongs in `[dev-dependencies]` and nowhere else: it is not
-//! meant for production, and none of it is compiled without the feature.
+//! meant for production, and none of it is compiled without the feature. [`outbox()`] also needs the feature `sqlite`.
 //!
 //! ```
-//! # use outbox_runtime as outbox;
-//! # use outbox::event::EventEnvelope;
+//! # use outbox::EventEnvelope;
 //! # use outbox::listener::{Delivery, ListenerRegistry};
 //! # use std::time::Duration;
 //! use outbox::testing::{assert_published, refute_published};
@@ -31,10 +33,26 @@
 //! ```
 //!
 //! # Layout
-//! [`outbox()`] returns a [`TestBuilder`], which starts a [`TestOutbox`]. Its `drain` returns a [`Report`], its
+//! [`outbox()`] and [`outbox_on`] return a [`TestBuilder`], which starts a [`TestOutbox`]. Its `drain` returns a [`Report`], its
 //! `deliver` calls one listener. [`published()`] returns what a transaction has written. `assert` has the macros,
-//! `expect` compares events and `diff` describes their differences. The clock is in `clock/manual.rs`, the faults
-//! are in `store/harness/fault.rs`.
+//! `expect` compares events and `diff` describes their differences. The clock is in `clock/manual.rs`, where each
+//! database keeps its time in `store/harness/clock.rs`; the faults are in `store/harness/fault.rs`.
+
+/// Declares a struct for any database. With the feature `sqlite`, SQLite is the default.
+macro_rules! sqlite_by_default {
+    (
+        $(#[$attribute:meta])*
+        pub struct $name:ident<$($lifetime:lifetime,)? DB> { $($field:ident: $type:ty,)* }
+    ) => {
+        #[cfg(feature = "sqlite")]
+        $(#[$attribute])*
+        pub struct $name<$($lifetime,)? DB: $crate::store::Backend = sqlx::Sqlite> { $($field: $type,)* }
+
+        #[cfg(not(feature = "sqlite"))]
+        $(#[$attribute])*
+        pub struct $name<$($lifetime,)? DB: $crate::store::Backend> { $($field: $type,)* }
+    };
+}
 
 mod assert;
 mod builder;
@@ -47,7 +65,9 @@ mod published;
 mod report;
 mod stepper;
 
-pub use builder::{TestBuilder, outbox};
+#[cfg(feature = "sqlite")]
+pub use builder::outbox;
+pub use builder::{TestBuilder, outbox_on};
 pub use deliver::Deliver;
 pub use expect::{Expectation, IntoExpectation};
 pub use outbox::TestOutbox;

@@ -6,8 +6,8 @@ use crate::write::Tx;
 /// that were flushed. An event whose id existed already is not among them.
 ///
 /// ```
-/// # use outbox_runtime as outbox;
-/// # use outbox::{store::Backend, write::Tx};
+/// # use outbox::tx::Backend;
+/// # use outbox::Tx;
 /// # fn example<DB: Backend>(tx: Tx<DB>) {
 /// let ids: Vec<_> = outbox::testing::published(&tx).iter().map(|event| event.event_id()).collect();
 /// # }

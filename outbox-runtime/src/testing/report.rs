@@ -25,7 +25,7 @@ pub struct Reported {
     pub event: EventEnvelope,
     /// What followed from the delivery.
     pub result: DeliveryResult,
-    /// Why its listener failed, if it did.
+    /// Why its listener failed, or was left aside.
     pub error: Option<String>,
 }
 
@@ -37,6 +37,8 @@ pub enum DeliveryResult {
     Verdict(VerdictKind),
     /// No listener handles the event; it waits for a process that has one.
     Unroutable,
+    /// The event's listener asks for a `Tx` of another database, so that this test cannot call it.
+    LeftAside,
     /// The database did not say whether the listener's transaction was committed. If it was not, the event
     /// becomes available when its lease expires.
     Unknown,
@@ -85,6 +87,16 @@ impl Report {
         self.count(DeliveryResult::Unroutable)
     }
 
+    /// Returns how many events were not delivered because their listener was left aside: it asks for a `Tx` of another
+    /// database than that of this test.
+    ///
+    /// A real outbox with such a listener does not start. A test outbox does, because a test on SQLite in memory may
+    /// well be about the program's other listeners. [`Reported::error`] names the listener. To deliver its events,
+    /// start the test with [`outbox_on`](super::outbox_on) and a pool of its database.
+    pub fn left_aside(&self) -> usize {
+        self.count(DeliveryResult::LeftAside)
+    }
+
     /// Returns how many deliveries had this result: a [`VerdictKind`] or a [`DeliveryResult`].
     pub fn count(&self, result: impl Into<DeliveryResult>) -> usize {
         let result = result.into();
@@ -102,6 +114,11 @@ impl Report {
     pub(super) fn add_unroutable(&mut self, event: &EventEnvelope) {
         let (event, result) = (event.clone(), DeliveryResult::Unroutable);
         self.events.push(Reported { event, result, error: None });
+    }
+
+    pub(super) fn add_left_aside(&mut self, event: &EventEnvelope, reason: String) {
+        let (event, result) = (event.clone(), DeliveryResult::LeftAside);
+        self.events.push(Reported { event, result, error: Some(reason) });
     }
 
     pub(super) fn fail(&mut self, error: Error) {
@@ -132,6 +149,7 @@ impl fmt::Display for DeliveryResult {
         match self {
             Self::Verdict(verdict) => verdict.fmt(f),
             Self::Unroutable => f.pad("unroutable"),
+            Self::LeftAside => f.pad("left aside"),
             Self::Unknown => f.pad("unknown"),
         }
     }

@@ -1,8 +1,10 @@
+use super::Report;
 use crate::Error;
 use crate::event::EventEnvelope;
 use crate::listener::Listeners;
+use crate::listener::aside::LeftAside;
 use crate::run::Stepper;
-use crate::store::Backend;
+use crate::store::{Backend, Cleared};
 use crate::write::Writer;
 
 impl<DB: Backend> Stepper<DB> {
@@ -10,11 +12,23 @@ impl<DB: Backend> Stepper<DB> {
         &self.dispatcher.listeners
     }
 
-    /// Returns whether an event is routable: it has a listener, or a handler takes every event.
-    pub(super) fn is_routable(&self, event: &EventEnvelope) -> bool {
-        let listeners = self.listeners();
-        self.poller.handler.is_some()
-            || listeners.find(event.aggregate_type(), event.event_type()).is_some()
+    /// Returns the listener of an event that is left aside, if it is.
+    pub(super) fn left_aside(&self, event: &EventEnvelope) -> Option<LeftAside<'_>> {
+        let key = (event.aggregate_type(), event.event_type());
+        self.listeners().left_aside().find(|aside| aside.listener.keys().any(|its| its == key))
+    }
+
+    /// Reports a due event that is not delivered here. An event with a listener is to be delivered by the next drain,
+    /// and a handler takes every event.
+    pub(super) fn report_undeliverable(&self, event: &EventEnvelope, report: &mut Report) {
+        let listener = self.listeners().find(event.aggregate_type(), event.event_type());
+        if self.poller.handler.is_some() || listener.is_some() {
+            return;
+        }
+        match self.left_aside(event) {
+            Some(aside) => report.add_left_aside(event, aside.to_string()),
+            None => report.add_unroutable(event),
+        }
     }
 
     pub(super) fn writer(&self) -> &Writer<DB> {
@@ -22,14 +36,14 @@ impl<DB: Backend> Stepper<DB> {
     }
 
     /// Deletes every event: those in the table, and those that a drain which failed half-way has claimed.
-    pub(super) async fn clear(&self) -> Result<(), Error> {
+    pub(super) async fn clear(&self) -> Result<Cleared, Error> {
         let inflight = &self.dispatcher.inflight;
-        self.recorder.store.clear().await?;
+        let cleared = self.recorder.store.clear().await?;
         inflight.give_back_waiting();
         while inflight.has_results() {
             // Their rows are gone, so that this only removes them from those in flight.
             self.recorder.record().await?;
         }
-        Ok(())
+        Ok(cleared)
     }
 }

@@ -27,7 +27,6 @@ impl Receipt {
     /// An event that a hook suppressed has no receipt at all.
     ///
     /// ```
-    /// # use outbox_runtime as outbox;
     /// # #[cfg(not(feature = "testing"))] fn main() {}
     /// # #[cfg(feature = "testing")] #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -25,7 +25,7 @@ use sqlx::Pool;
 
 use crate::Error;
 use crate::metrics::Meter;
-use crate::store::{Backend, Purpose, Store, Table};
+use crate::store::{Backend, Purpose, Store, StoreOf, Table};
 use hook::Hooks;
 
 /// Writes events in transactions of one database.
@@ -41,6 +41,12 @@ struct Shared<DB: Backend> {
     hooks: Hooks,
     hot_path: HotPath<DB>,
     meter: Option<Arc<Meter>>,
+}
+
+impl<DB: Backend> StoreOf<DB> for Writer<DB> {
+    fn store(&self) -> &Store<DB> {
+        &self.shared.store
+    }
 }
 
 /// Implemented by no type; it exists for its error message.
@@ -74,11 +80,6 @@ impl<DB: Backend> Writer<DB> {
         Self { shared: Arc::new(Shared { store, hooks: Hooks::new(hooks), hot_path, meter }) }
     }
 
-    /// Returns the store that it writes to.
-    pub fn store(&self) -> &Store<DB> {
-        &self.shared.store
-    }
-
     /// Not to be called: it exists for its compile error, which explains that events are written inside of a
     /// transaction.
     #[doc(hidden)]
@@ -106,7 +107,8 @@ impl<DB: Backend> Writer<DB> {
     /// Runs a transaction: commits if the closure returns `Ok`, and rolls back if it does not.
     ///
     /// ```no_run
-    /// # use outbox_runtime::{Error, store::Backend, write::Writer, event::EventType};
+    /// # use outbox::tx::{Backend, Writer};
+    /// # use outbox::{Error, EventType};
     /// # async fn example<DB: Backend>(writer: Writer<DB>, placed: impl EventType) -> Result<(), Error> {
     /// let order_id = writer.transaction(async |tx| {
     ///     // The business write, and then:

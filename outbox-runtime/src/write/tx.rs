@@ -40,6 +40,7 @@ pub struct Tx<DB: Backend> {
 
 /// An event that is in the database, though not committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Written {
     /// The event's unique id.
     pub event_id: EventId,
@@ -51,6 +52,7 @@ pub struct Written {
 
 /// Whether a written event was new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WriteOutcome {
     /// It has a row of its own.
     Inserted,

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use outbox::{Config, Mode};
+use outbox::Config;
+use outbox::config::Mode;
 use outbox_tests::arbitrary::{config, text};
 use proptest::collection::vec;
 use proptest::option;
@@ -126,14 +127,20 @@ proptest! {
         variables.extend(DURATIONS.into_iter().zip(texts.iter().cloned()));
         let expected: Option<Vec<Duration>> = texts.iter().map(|text| duration(text)).collect();
         let found = from(&variables).ok().map(|config| {
-            let durations = [config.poller.interval, config.poller.lease, config.purge.retention];
-            (durations.to_vec(), config)
+            let retention = config.purge.as_ref().map_or(Duration::ZERO, |purge| purge.retention);
+            (vec![config.poll_interval, config.lease, retention], config)
+        });
+        let expected = expected.map(|mut expected| {
+            // A process that does not purge has no retention.
+            expected[2] = if cleaner { expected[2] } else { Duration::ZERO };
+            expected
         });
         prop_assert_eq!(found.as_ref().map(|(durations, _)| durations), expected.as_ref());
         if let Some((_, config)) = found {
-            prop_assert_eq!((config.poller.batch_size, config.retry.max_attempts), (batch, attempts));
-            prop_assert_eq!(config.purge.batch_size, purged);
-            prop_assert_eq!((config.mode == Mode::Full, config.purge.enabled), (relay, cleaner));
+            prop_assert_eq!((config.batch_size, config.max_attempts), (batch, attempts));
+            let batch_size = config.purge.as_ref().map(|purge| purge.batch_size);
+            prop_assert_eq!(batch_size, cleaner.then_some(purged));
+            prop_assert_eq!(config.mode == Mode::Full, relay);
         }
     }
 }

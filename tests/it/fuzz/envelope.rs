@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use outbox::{Delay, Dynamic, EnvelopeBuilder, EventEnvelope, EventError};
+use outbox::EventEnvelope;
+use outbox::event::{Delay, Dynamic, EnvelopeBuilder, EventError};
 use outbox_tests::arbitrary::{config, envelope, nearly_json, text, valid_id, valid_text};
 use proptest::collection::vec;
 use proptest::option;

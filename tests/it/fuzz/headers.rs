@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use outbox::{EventEnvelope, Headers};
+use outbox::EventEnvelope;
+use outbox::event::Headers;
 use outbox_tests::arbitrary::{SECRET, config, debug_text, json, nearly_json, text, valid_headers};
 use proptest::collection::vec;
 use proptest::prelude::*;

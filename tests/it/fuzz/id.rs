@@ -1,6 +1,6 @@
 //! Event ids.
 
-use outbox::{EventError, EventId, Field};
+use outbox::event::{EventError, EventId, Field};
 use outbox_tests::arbitrary::{SECRET, config, error_text, text, valid_id};
 use proptest::prelude::*;
 

@@ -1,6 +1,6 @@
 //! Names of events and aggregates, given as text.
 
-use outbox::{AggregateName, EventError, EventName, Field};
+use outbox::event::{AggregateName, EventError, EventName, Field};
 use outbox_tests::arbitrary::{config, text, valid_text};
 use proptest::prelude::*;
 

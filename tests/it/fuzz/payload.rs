@@ -1,6 +1,7 @@
 //! Payloads as given and as stored.
 
-use outbox::{EventEnvelope, EventError, MAX_PAYLOAD_BYTES, Payload};
+use outbox::EventEnvelope;
+use outbox::event::{EventError, MAX_PAYLOAD_BYTES, Payload};
 use outbox_tests::arbitrary::{SECRET, config, debug_text, error_text, json, nearly_json, text};
 use proptest::collection::vec;
 use proptest::prelude::*;

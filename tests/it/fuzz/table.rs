@@ -1,6 +1,6 @@
 //! Table names, the only input that becomes part of SQL.
 
-use outbox::{Table, migration_sql};
+use outbox::admin::{Table, migration_sql};
 use outbox_tests::arbitrary::{config, text};
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,9 +1,7 @@
 //! Decoding payloads into the types of listeners.
 
-use outbox::{
-    AggregateType, EventEnvelope, EventType, ListenerErrorKind, ListenerRegistry, Listeners,
-    listener,
-};
+use outbox::listener::{ListenerErrorKind, ListenerRegistry, Listeners};
+use outbox::{AggregateType, EventEnvelope, EventType, listener};
 use outbox_tests::arbitrary::{SECRET, config, debug_text, json};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -146,7 +144,11 @@ fn listeners() -> Listeners {
     ListenerRegistry::linked_for("fuzz").build().unwrap()
 }
 
-fn deliver(listeners: &Listeners, event: &str, payload: &str) -> outbox::Result<EventEnvelope> {
+fn deliver(
+    listeners: &Listeners,
+    event: &str,
+    payload: &str,
+) -> outbox::ListenerResult<EventEnvelope> {
     let built = EventEnvelope::builder(event).aggregate_type(Subject).payload_json(payload).build();
     let envelope = built.unwrap();
     let listener = listeners.find(envelope.aggregate_type(), event).unwrap();

@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use outbox::{
-    Backend, Config, Delivery, ListenerOptions, ListenerRegistry, Outbox, Outcome, Timeout, Tx,
-};
+use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry, Timeout};
+use outbox::tx::Backend;
+use outbox::{Config, Outbox, Outcome, Tx};
 use outbox_tests::event;
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, Connection, MySql, Postgres, SqlSafeStr, Sqlite};
@@ -91,7 +91,7 @@ async fn run<DB: Backend>(url: &str, log: File, options: &HashMap<&str, u64>) {
         wait_at: options.get("wait_at").copied(),
     };
     let registry = if option("in_tx", 0) == 1 {
-        let options = ListenerOptions::DEFAULT.timeout(Timeout::Never);
+        let options = ListenerOptions::new().timeout(Timeout::Never);
         ListenerRegistry::new().register_in_tx(
             options,
             "Order",
@@ -114,10 +114,10 @@ async fn run<DB: Backend>(url: &str, log: File, options: &HashMap<&str, u64>) {
         })
     };
     let mut config = Config::default();
-    config.poller.interval = Duration::from_millis(option("poll_ms", 5));
-    config.poller.lease = Duration::from_millis(option("lease_ms", 30_000));
-    config.dispatcher.workers = usize::try_from(option("workers", 32)).unwrap();
-    config.dispatcher.hot_capacity = usize::try_from(option("hot_capacity", 1_000)).unwrap();
+    config.poll_interval = Duration::from_millis(option("poll_ms", 5));
+    config.lease = Duration::from_millis(option("lease_ms", 30_000));
+    config.workers = usize::try_from(option("workers", 32)).unwrap();
+    config.hot_capacity = usize::try_from(option("hot_capacity", 1_000)).unwrap();
     let outbox =
         outbox::builder(pool).config(config).listeners(registry).start().await.expect("it starts");
     println!("ready");

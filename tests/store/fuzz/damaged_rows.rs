@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use outbox::{Delivery, ListenerError, ListenerErrorKind, ListenerRegistry};
+use outbox::ListenerError;
+use outbox::listener::{Delivery, ListenerErrorKind, ListenerRegistry};
 use outbox_runtime::event::Verdict;
 use outbox_runtime::store::{Claim, Completion, DeadFilter, Settlement, Store, TypeFilter};
 use outbox_tests::arbitrary::{SECRET, debug_text, error_text, samples};

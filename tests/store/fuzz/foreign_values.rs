@@ -1,6 +1,6 @@
 //! Values that other programs can store in a column, and how a claim must handle them.
 
-use outbox::Headers;
+use outbox::event::Headers;
 use outbox_runtime::store::Arg;
 use outbox_tests::TestDatabase;
 use outbox_tests::arbitrary::{SECRET, json, nearly_json, text};

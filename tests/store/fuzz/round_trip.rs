@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use outbox::EventEnvelope;
 use outbox_runtime::event::Verdict;
-use outbox_runtime::store::{Completion, Settlement};
+use outbox_runtime::store::{Completion, Settlement, StoreOf};
 use outbox_tests::arbitrary::{envelope, samples, text};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database};
 use proptest::prelude::*;

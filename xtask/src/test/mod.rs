@@ -11,7 +11,7 @@ use args::{Request, Selection};
 use crate::Result;
 use crate::cargo::{cargo, has, run as run_command};
 use crate::servers::Servers;
-use crate::{features, linked, minimum, tidy};
+use crate::{api, features, linked, minimum, tidy};
 
 /// How much of everything is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +54,7 @@ fn run_all(extent: Extent) -> Result {
     features::run_each()?;
     minimum::check()?;
     document()?;
+    api::run_with(false)?;
     linked::run_each(extent == Extent::Long)?;
     run_command(cargo("test --workspace --doc"))?;
     let servers = run_tests(None)?;

@@ -1,8 +1,9 @@
 //! Replays and discards dead events: one, several, or all.
 
 use indicatif::ProgressBar;
-use outbox_runtime::store::Backend;
-use outbox_runtime::{BulkChange, DeadEvents, DeadGroup, Error};
+use outbox::Error;
+use outbox::dead::{BulkChange, DeadEvents, DeadGroup};
+use outbox::tx::Backend;
 use serde::Serialize;
 
 use super::dead_events;
@@ -202,7 +203,7 @@ async fn check<DB: Backend>(
         return Ok(());
     }
     let event_id = id.to_owned();
-    Err(match session.store.find_event(id).await? {
+    Err(match session.admin.find(id).await? {
         Some(row) => Error::NotDead { event_id, status: row.status },
         None => Error::NoSuchEvent { event_id, table: session.table().clone() },
     })
@@ -215,7 +216,7 @@ async fn by_filter<DB: Backend>(
 ) -> Result<Exit, Fault> {
     let fault = |error| session.fault(error);
     let dead = dead_events(session);
-    let now = session.store.now().await.map_err(fault)?;
+    let now = session.admin.now().await.map_err(fault)?;
     let filter = selection.filter.resolve(now);
     // A bulk change covers the events that are dead when it is created. It is created before the
     // confirmation, so that events that die while the question is open are left alone.

@@ -1,7 +1,8 @@
 use std::time::SystemTime;
 
-use outbox_runtime::DeadGroup;
-use outbox_runtime::store::{Backend, DeadEvent, EventRow, Fingerprint};
+use outbox::admin::EventRow;
+use outbox::dead::{DeadEvent, DeadGroup, Fingerprint};
+use outbox::tx::Backend;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -69,7 +70,7 @@ pub(crate) async fn list<DB: Backend>(
     args: &DeadList,
 ) -> Result<Exit, Fault> {
     let fault = |error| session.fault(error);
-    let now = session.store.now().await.map_err(fault)?;
+    let now = session.admin.now().await.map_err(fault)?;
     let (dead, filter) = (dead_events(session), args.filter.resolve(now));
     if args.causes {
         let groups = dead.groups(&filter).await.map_err(fault)?;
@@ -88,7 +89,7 @@ pub(crate) async fn list<DB: Backend>(
             for dead in &events {
                 rows.push(match &dead.event {
                     Ok(_) => None,
-                    Err(_) => session.store.find_event(&dead.event_id).await.map_err(fault)?,
+                    Err(_) => session.admin.find(&dead.event_id).await.map_err(fault)?,
                 });
             }
             let documents = events.iter().zip(&rows);

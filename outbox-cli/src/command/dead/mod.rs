@@ -6,11 +6,11 @@ mod list;
 pub(crate) use bulk::{discard, replay};
 pub(crate) use list::list;
 
-use outbox_runtime::DeadEvents;
-use outbox_runtime::store::Backend;
+use outbox::dead::DeadEvents;
+use outbox::tx::Backend;
 
 use crate::connect::Session;
 
 fn dead_events<DB: Backend>(session: &Session<DB>) -> DeadEvents<DB> {
-    DeadEvents::new(session.store.pool().clone(), session.table().clone())
+    session.admin.dead()
 }

@@ -3,11 +3,12 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Faults that a test injects into the connection.
+/// Faults that a test injects where the outbox talks to the database.
 ///
-/// `outbox.faults().commit().fail()` is one, and `outbox.faults().claim().times(3).lose_answer()` are three. They
-/// happen where the outbox talks to the database, so that everything above is the real thing. Several faults at the
-/// same point happen one after another.
+/// Use them to see what the application does when the database fails, or when it is unknown whether a commit took
+/// effect. `outbox.faults().commit().fail()` is one fault, and `outbox.faults().claim().times(3).lose_answer()` are
+/// three. Everything above the connection is the real thing. Several faults at the same point happen one after
+/// another. Statements that the application runs by itself are not affected.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
     waiting: Arc<Mutex<Waiting>>,
@@ -57,7 +58,7 @@ impl Faults {
         self.at(Point::Commit)
     }
 
-    /// A fault when due events are claimed.
+    /// A fault when due events are claimed. A search that finds none claims nothing, and has no fault.
     pub fn claim(&self) -> FaultPoint<'_> {
         self.at(Point::Claim)
     }

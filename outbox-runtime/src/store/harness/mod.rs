@@ -1,9 +1,17 @@
 //! The seam for tests: a store whose clock a test moves, and whose connection fails when a test says so. Always
 //! compiled; without a harness it costs a comparison.
 
+mod clock;
 mod fault;
 
-pub(crate) use fault::Point;
+#[cfg(feature = "mysql")]
+pub(super) use clock::MYSQL;
+#[cfg(feature = "postgres")]
+pub(super) use clock::POSTGRES;
+#[cfg(feature = "sqlite")]
+pub(super) use clock::SQLITE;
+pub(crate) use clock::TestClock;
+pub(crate) use fault::{Answer, Point};
 pub use fault::{FaultPoint, Faults};
 
 use std::sync::Arc;
@@ -15,24 +23,28 @@ use super::dialect::Dialect;
 use super::row::micros;
 use super::statements::Statements;
 use super::{Backend, Store};
-use crate::clock::{self, ManualClock};
-use fault::Answer;
+use crate::clock::ManualClock;
 
 /// The clock and the faults of a test.
 #[derive(Debug, Clone)]
 pub(crate) struct TestHarness {
     pub(crate) clock: ManualClock,
     pub(crate) faults: Faults,
-    /// Reads the time from where `set_clock` writes it.
-    pub(super) dialect: &'static Dialect,
-    /// Takes the time in microseconds.
-    pub(super) set_clock: &'static str,
+    /// Where the connections keep the time.
+    on: &'static TestClock,
+}
+
+impl TestHarness {
+    /// Returns a harness whose clock starts at the real time.
+    pub(crate) fn new<DB: Backend>() -> Self {
+        Self { clock: ManualClock::new(), faults: Faults::default(), on: DB::TEST_CLOCK }
+    }
 }
 
 impl<DB: Backend> Store<DB> {
     /// Returns the same store for a test.
     pub(crate) fn with_harness(self, harness: TestHarness) -> Self {
-        let sql = Arc::new(Statements::new(harness.dialect, &self.table));
+        let sql = Arc::new(Statements::new(&harness.on.dialect, &self.table));
         Self { sql, harness: Some(harness), ..self }
     }
 
@@ -43,19 +55,19 @@ impl<DB: Backend> Store<DB> {
 
     /// Returns how the database is spoken to.
     pub(super) fn dialect(&self) -> &'static Dialect {
-        self.harness.as_ref().map_or(DB::DIALECT, |harness| harness.dialect)
+        self.harness.as_ref().map_or(DB::DIALECT, |harness| &harness.on.dialect)
     }
 
     /// Returns the time at which an event occurs that is written now.
     pub(crate) fn wall_clock(&self) -> SystemTime {
-        self.harness.as_ref().map_or_else(clock::now, |harness| harness.clock.now())
+        self.harness.as_ref().map_or_else(crate::clock::now, |harness| harness.clock.now())
     }
 
-    /// Sets the clock of a connection, if a test has moved it.
+    /// Sets the time of a connection for the work that follows, in a test.
     pub(super) async fn set_clock(&self, connection: &mut DB::Connection) -> sqlx::Result<()> {
         let Some(harness) = &self.harness else { return Ok(()) };
         let now = vec![micros(harness.clock.now()).into()];
-        DB::execute(connection, harness.set_clock.into_sql_str(), now).await.map(drop)
+        DB::execute(connection, harness.on.set.into_sql_str(), now).await.map(drop)
     }
 
     /// Causes the fault that a test has prepared for a point, if there is one.

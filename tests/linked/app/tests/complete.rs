@@ -10,13 +10,16 @@
 
 use linked_events::OrderEvent;
 use linked_listeners as _;
-use outbox::{IntoEnvelope, ListenerRegistry, Outcome, Unhandled};
+use outbox::Outcome;
+use outbox::config::Unhandled;
+use outbox::event::IntoEnvelope;
+use outbox::listener::ListenerRegistry;
 
 #[tokio::test]
 async fn every_listener_is_linked() {
     let registry = ListenerRegistry::linked().unhandled(Unhandled::Deny);
     let listeners = registry.build().unwrap_or_else(|error| panic!("{error}"));
-    let mut names: Vec<&str> = listeners.iter().map(outbox::Listener::name).collect();
+    let mut names: Vec<&str> = listeners.iter().map(outbox::listener::Listener::name).collect();
     names.sort_unstable();
     assert_eq!(
         names,

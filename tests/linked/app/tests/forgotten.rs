@@ -9,7 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
-use outbox::{ListenerRegistry, RegistryFault};
+use outbox::listener::{ListenerRegistry, RegistryFault};
 
 #[test]
 fn an_unreferenced_crate_is_not_linked_and_the_error_has_a_remedy() {

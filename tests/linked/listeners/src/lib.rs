@@ -6,7 +6,7 @@ use linked_events::{OrderEvent, OrderEventPlaced};
 use outbox::listener;
 
 #[listener(event = OrderEvent::Placed)]
-async fn reserve_stock(placed: OrderEventPlaced) -> outbox::Result {
+async fn reserve_stock(placed: OrderEventPlaced) -> outbox::ListenerResult {
     if placed.order_id == 0 { Err("no such order".into()) } else { Ok(()) }
 }
 
@@ -15,7 +15,7 @@ mod deeply {
         use linked_events::OrderEvent;
 
         #[outbox::listener(event = OrderEvent::Paid)]
-        async fn send_receipt(receipt: String) -> outbox::Result {
+        async fn send_receipt(receipt: String) -> outbox::ListenerResult {
             if receipt.is_empty() { Err("no receipt".into()) } else { Ok(()) }
         }
     }

@@ -21,7 +21,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use outbox::{Config, Delivery, ListenerOptions, ListenerRegistry, Mode, Outbox, Outcome, Tx};
+use outbox::config::Mode;
+use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry};
+use outbox::{Config, Outbox, Outcome, Tx};
 use outbox_tests::{IN_TX, LedgerEntry, Log, LoseTransaction, PLAIN, uptime};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use sqlx::pool::PoolOptions;
@@ -103,13 +105,13 @@ async fn start<DB: LoseTransaction>(pool: &Pool<DB>, file: File, options: &Optio
     let mut config = Config::default();
     config.node_name = Some(format!("n{}", options.get("node")));
     config.mode = if options.get("writers") == 0 { Mode::PollerOnly } else { Mode::Full };
-    config.poller.interval = options.millis("poll_ms");
-    config.poller.lease = options.millis("lease_ms");
-    config.poller.batch_size = 50;
-    config.dispatcher.hot_capacity = usize::try_from(options.get("hot_capacity")).unwrap();
-    config.retry.base = Duration::from_millis(50);
-    config.retry.max = Duration::from_secs(1);
-    config.retry.max_attempts = 100;
+    config.poll_interval = options.millis("poll_ms");
+    config.lease = options.millis("lease_ms");
+    config.batch_size = 50;
+    config.hot_capacity = usize::try_from(options.get("hot_capacity")).unwrap();
+    config.retry_base = Duration::from_millis(50);
+    config.retry_max = Duration::from_secs(1);
+    config.max_attempts = 100;
     config.notify = DB::SHORT_NAME == "postgres";
     let listener = Listener {
         file: Arc::new(file),
@@ -126,7 +128,7 @@ async fn start<DB: LoseTransaction>(pool: &Pool<DB>, file: File, options: &Optio
                 async move { listener.call(&delivery).await }
             })
             .register_in_tx(
-                ListenerOptions::DEFAULT,
+                ListenerOptions::new(),
                 "Order",
                 IN_TX,
                 move |delivery: Delivery, tx: &mut Tx<DB>| {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use outbox::{EventEnvelope, Outbox, Receipt};
+use outbox::tx::Receipt;
+use outbox::{EventEnvelope, Outbox};
 use outbox_tests::{IN_TX, LoseTransaction, PLAIN, event, poll_times};
 use rand::{RngExt, rngs::StdRng};
 use sqlx::{AssertSqlSafe, Connection, Pool, SqlSafeStr};

@@ -19,5 +19,5 @@ fn main() {
     assert_eq!(Aggregates::Basket(1).aggregate_name(), "basket");
     assert_eq!(Aggregates::Shelf { row: 1 }.aggregate_name(), "shelf");
     let event = EventEnvelope::json("Moved", "{}").unwrap();
-    assert_eq!(event.aggregate_type(), outbox::Global.aggregate_name());
+    assert_eq!(event.aggregate_type(), outbox::event::Global.aggregate_name());
 }

@@ -1,4 +1,5 @@
-use outbox::{AggregateType, EventType, IntoEnvelope};
+use outbox::event::IntoEnvelope;
+use outbox::{AggregateType, EventType};
 
 #[derive(AggregateType)]
 struct Order;

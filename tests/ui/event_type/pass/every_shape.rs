@@ -1,4 +1,5 @@
-use outbox::{EventType, IntoEnvelope};
+use outbox::event::IntoEnvelope;
+use outbox::EventType;
 
 #[derive(EventType)]
 enum OrderEvent {

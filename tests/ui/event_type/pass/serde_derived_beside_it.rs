@@ -1,4 +1,5 @@
-use outbox::{EventType, IntoEnvelope};
+use outbox::event::IntoEnvelope;
+use outbox::EventType;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, EventType)]

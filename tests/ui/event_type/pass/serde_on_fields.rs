@@ -1,4 +1,5 @@
-use outbox::{EventType, IntoEnvelope};
+use outbox::event::IntoEnvelope;
+use outbox::EventType;
 
 mod hex {
     use serde::{Deserialize, Deserializer, Serializer};

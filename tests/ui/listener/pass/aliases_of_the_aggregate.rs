@@ -28,7 +28,7 @@ enum PurchaseEvent {
 async fn on_made() {}
 
 fn main() {
-    let listeners = outbox::ListenerRegistry::linked().build().unwrap();
+    let listeners = outbox::listener::ListenerRegistry::linked().build().unwrap();
     assert!(listeners.find("Basket", "Made").is_some());
     assert!(listeners.find("Purchase", "Made").is_some());
 }

@@ -26,7 +26,7 @@ async fn never_either(paid: NoSuchType) {}
 async fn always(moved: (u64, u64)) {}
 
 fn main() {
-    let listeners = outbox::ListenerRegistry::linked().build().unwrap();
+    let listeners = outbox::listener::ListenerRegistry::linked().build().unwrap();
     assert!(listeners.find("Order", "Paid").is_none());
     assert!(listeners.find("Order", "Moved").is_some());
 }

@@ -21,7 +21,7 @@ struct Picked {
     shelf: u8,
 }
 
-#[listener(aggregate = outbox::Global, event = "UserCreated")]
+#[listener(aggregate = outbox::event::Global, event = "UserCreated")]
 async fn any_json(user: serde_json::Value) {}
 
 #[listener(aggregate = "Warehouse", event = "picked")]

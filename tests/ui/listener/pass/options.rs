@@ -28,16 +28,16 @@ async fn everything(paid: String) {}
 async fn endless(paid: String) {}
 
 fn main() {
-    let listeners = outbox::ListenerRegistry::linked_for("audit").build().unwrap();
+    let listeners = outbox::listener::ListenerRegistry::linked_for("audit").build().unwrap();
     let options = *listeners.find("Order", "Paid").unwrap().options();
     assert_eq!(options.max_attempts, Some(5));
     assert_eq!(options.retry_base, Some(std::time::Duration::from_millis(200)));
     assert_eq!(options.retry_max, Some(std::time::Duration::from_secs(300)));
     let limit = std::time::Duration::from_secs(30);
-    assert_eq!(options.timeout, Some(outbox::Timeout::After(limit)));
+    assert_eq!(options.timeout, Some(outbox::listener::Timeout::After(limit)));
     assert_eq!(options.concurrency, Some(2));
-    let listeners = outbox::ListenerRegistry::linked().build().unwrap();
+    let listeners = outbox::listener::ListenerRegistry::linked().build().unwrap();
     let options = *listeners.find("Order", "Paid").unwrap().options();
-    assert_eq!(options.timeout, Some(outbox::Timeout::Never));
+    assert_eq!(options.timeout, Some(outbox::listener::Timeout::Never));
     assert_eq!(options.max_attempts, None);
 }

@@ -22,7 +22,7 @@ struct Mailer;
 #[listener(event = OrderEvent::Paid)]
 #[must_use]
 #[inline]
-pub(crate) async fn send_receipt(paid: String, mailer: State<Mailer>, meta: Meta) -> outbox::Result {
+pub(crate) async fn send_receipt(paid: String, mailer: State<Mailer>, meta: Meta) -> outbox::ListenerResult {
     assert_eq!(paid, "7");
     assert_eq!(meta.attempts(), 3);
     Ok(())

@@ -22,7 +22,7 @@ use outbox::{ListenerError, Outcome};
 async fn nothing(paid: String) {}
 
 #[listener(event = OrderEvent::Paid, outbox = "b")]
-async fn short(paid: String) -> outbox::Result {
+async fn short(paid: String) -> outbox::ListenerResult {
     let _: u64 = paid.parse()?;
     Ok(())
 }
@@ -38,7 +38,7 @@ async fn outcome(paid: String) -> Result<Outcome, std::io::Error> {
 }
 
 #[listener(event = OrderEvent::Paid, outbox = "e")]
-async fn short_outcome(paid: String) -> outbox::Result<Outcome> {
+async fn short_outcome(paid: String) -> outbox::ListenerResult<Outcome> {
     Err(ListenerError::permanent("gone"))
 }
 

@@ -1,6 +1,7 @@
 //! The transaction that settles the event, together with the other arguments of a listener.
 
-use outbox::{AggregateType, EventType, ListenerRegistry, Meta, State, Tx, listener};
+use outbox::listener::ListenerRegistry;
+use outbox::{AggregateType, EventType, Meta, State, Tx, listener};
 use sqlx::{MySql, Postgres, Sqlite};
 
 #[derive(AggregateType)]
@@ -17,7 +18,7 @@ enum OrderEvent {
 struct Stock;
 
 #[listener(event = OrderEvent::Placed { order_id, .. })]
-async fn by_field(tx: &mut Tx<Postgres>, order_id: u64) -> outbox::Result {
+async fn by_field(tx: &mut Tx<Postgres>, order_id: u64) -> outbox::ListenerResult {
     sqlx::query("UPDATE orders SET placed = true WHERE id = $1")
         .bind(order_id as i64)
         .execute(&mut **tx)

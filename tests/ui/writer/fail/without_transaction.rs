@@ -1,7 +1,8 @@
 //@ error at: OrderEvent::Placed
 #![allow(unused)]
 
-use outbox::{EventType, Writer};
+use outbox::tx::Writer;
+use outbox::EventType;
 
 #[derive(EventType)]
 enum OrderEvent {

@@ -3,7 +3,9 @@
 
 #![allow(dead_code)]
 
-use outbox::{Backend, EventType, Table, Writer};
+use outbox::admin::Table;
+use outbox::tx::{Backend, Writer};
+use outbox::EventType;
 
 #[derive(EventType)]
 enum OrderEvent {

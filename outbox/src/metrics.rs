@@ -1,0 +1,16 @@
+//! Measurements of an outbox.
+//!
+//! A [`MetricsExporter`] receives everything that an outbox measures. `MetricsFacade` (feature `metrics`) is one that
+//! passes it to the `metrics` crate, from where exporters such as the one for Prometheus take it. [`Metric::ALL`] lists
+//! all series.
+
+#[doc(no_inline)]
+pub use crate::admin::Stats;
+
+#[doc(inline)]
+pub use outbox_runtime::event::VerdictKind;
+#[doc(inline)]
+pub use outbox_runtime::{HotPathSkip, Lane, Metric, MetricKind, MetricUnit, MetricsExporter};
+#[cfg(feature = "metrics")]
+#[doc(inline)]
+pub use outbox_runtime::{MetricsFacade, PrefixError};
