@@ -80,7 +80,7 @@ pub struct Config {
     pub completion: Completion,
     /// Whether a commit wakes the pollers of other nodes with `NOTIFY`. PostgreSQL only; the default is `false`.
     pub notify: bool,
-    /// Whether tenants are kept out of spans, and so out of the log. The default is `false`.
+    /// Whether tenants are kept out of spans and log lines. The default is `false`.
     pub redact_tenant: bool,
 }
 

@@ -138,7 +138,7 @@ impl<DB: Backend> Builder<DB> {
         self
     }
 
-    /// Keeps tenants out of spans, and so out of the log. Off by default.
+    /// Keeps tenants out of spans and log lines. Off by default.
     pub fn redact_tenant(mut self) -> Self {
         self.config.redact_tenant = true;
         self
