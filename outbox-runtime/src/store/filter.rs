@@ -8,25 +8,31 @@ use super::{DeadEvent, Fingerprint};
 
 /// Selects events by type, aggregate, tenant and time. A field that is `None` matches every event.
 ///
-/// ```
-/// use outbox::admin::EventFilter;
+/// All fields that are set must match. It is part of an [`EventQuery`](super::EventQuery) and of a [`DeadFilter`], and
+/// converts into both.
 ///
-/// let payments = EventFilter::new().event_type("Paid").tenant("acme");
+/// ```
+/// use outbox::admin::{EventFilter, EventQuery};
+/// use std::time::{Duration, SystemTime};
+///
+/// let since = SystemTime::now() - Duration::from_secs(60 * 60);
+/// let payments = EventFilter::new().event_type("Paid").tenant("acme").since(since);
+/// let query = EventQuery::from(payments).limit(20);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct EventFilter {
-    /// The name of the event type.
+    /// The name of the event type, as it is stored.
     pub event_type: Option<String>,
     /// The name of the aggregate type; `__GLOBAL__` for events without an aggregate.
     pub aggregate_type: Option<String>,
-    /// The id of the aggregate.
+    /// The id of the aggregate, of any aggregate type unless that is set as well.
     pub aggregate_id: Option<String>,
-    /// The id of the tenant.
+    /// The id of the tenant that the events belong to.
     pub tenant_id: Option<String>,
-    /// Matches events that occurred at this time or later.
+    /// Matches events that occurred at this time or later, by the clock of their writer.
     pub since: Option<SystemTime>,
-    /// Matches events that occurred before this time.
+    /// Matches events that occurred before this time, by the clock of their writer.
     pub before: Option<SystemTime>,
 }
 
@@ -98,12 +104,14 @@ impl EventFilter {
     }
 }
 
-/// Selects dead letters. A field that is `None` matches every dead letter.
+/// Selects dead letters by event and by cause. A field that is `None` matches every dead letter.
 ///
 /// ```
 /// use outbox::dead::{DeadFilter, Fingerprint};
 ///
-/// let refused = DeadFilter::new().event_type("Paid").fingerprint(Fingerprint::new("card refused"));
+/// // The cause of one dead letter selects all others that died of it.
+/// let refused = DeadFilter::new().event_type("Paid").fingerprint(Fingerprint::new("order 7: card refused"));
+/// assert_eq!(refused.fingerprint, Some(Fingerprint::new("order 8: card refused")));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
