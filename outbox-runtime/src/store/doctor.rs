@@ -31,7 +31,17 @@ pub enum FindingLevel {
 
 /// The result of one check of [`Admin::doctor`](crate::Admin::doctor).
 ///
-/// `Display` writes what was found and the remedy, in one line.
+/// `Display` writes what was found and the remedy, in one line. The subjects are:
+///
+/// | subject | what is checked |
+/// |---|---|
+/// | `schema` | the version of the table |
+/// | `indexes` | that all indexes exist: without them, claims read the whole table |
+/// | `server`, `autovacuum`, `bloat`, `journal` | settings of the server, depending on the database |
+/// | `transactions` | that no transaction has been open for too long (not on SQLite) |
+/// | `leases` | that no lease has expired without a take-over |
+/// | `event types` | that pending types are known, and that those that are due are claimed |
+/// | `pending` | only if pending events cannot be counted |
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Finding {

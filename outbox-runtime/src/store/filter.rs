@@ -39,21 +39,25 @@ pub struct EventFilter {
 /// Declares the setters of an [`EventFilter`], for it and for what contains one.
 macro_rules! setters {
     ($($part:ident)?) => {
-        /// Selects the events of one type.
+        /// Selects the events of one type, by its stored name.
+        ///
+        /// Old names (`alias`) are types of their own here: rows that were written under one keep it.
         #[must_use]
         pub fn event_type(mut self, name: impl Into<String>) -> Self {
             self.$($part.)?event_type = Some(name.into());
             self
         }
 
-        /// Selects the events of one aggregate type; `__GLOBAL__` for events without an aggregate.
+        /// Selects the events of one aggregate type, by its stored name; `__GLOBAL__` for events without an aggregate.
         #[must_use]
         pub fn aggregate_type(mut self, name: impl Into<String>) -> Self {
             self.$($part.)?aggregate_type = Some(name.into());
             self
         }
 
-        /// Selects the events of aggregates with this id.
+        /// Selects the events of aggregates with this id: the history of one order, for example.
+        ///
+        /// Set the aggregate type as well if ids of different types can be equal.
         #[must_use]
         pub fn aggregate_id(mut self, id: impl Into<String>) -> Self {
             self.$($part.)?aggregate_id = Some(id.into());
@@ -67,14 +71,14 @@ macro_rules! setters {
             self
         }
 
-        /// Selects events that occurred at this time or later.
+        /// Selects events that occurred at this time or later: those of an incident, for example.
         #[must_use]
         pub fn since(mut self, time: SystemTime) -> Self {
             self.$($part.)?since = Some(time);
             self
         }
 
-        /// Selects events that occurred before this time.
+        /// Selects events that occurred before this time. Together with `since` it is a half-open interval.
         #[must_use]
         pub fn before(mut self, time: SystemTime) -> Self {
             self.$($part.)?before = Some(time);
@@ -132,6 +136,9 @@ impl DeadFilter {
     setters!(events);
 
     /// Selects the dead letters with one cause. [`DeadEvents::groups`](crate::DeadEvents::groups) lists the causes.
+    ///
+    /// The cause is compared in the program and not by the database, so all dead letters that match the rest of the
+    /// filter are read.
     #[must_use]
     pub fn fingerprint(mut self, cause: Fingerprint) -> Self {
         self.fingerprint = Some(cause);
