@@ -53,6 +53,8 @@ where
     }
 }
 
+const PANICKED: &str = "an interceptor panicked";
+
 /// All interceptors, in order.
 #[derive(Default, Clone)]
 pub(crate) struct Interceptors(pub(crate) Vec<Arc<dyn EventInterceptor>>);
@@ -66,7 +68,7 @@ impl Interceptors {
     ) -> (usize, Result<(), ListenerError>) {
         for (passed, interceptor) in self.0.iter().enumerate() {
             let asked = catch_unwind(AssertUnwindSafe(|| interceptor.before(event, attempts)));
-            let answer = asked.unwrap_or_else(|_| Err("an interceptor panicked".into()));
+            let answer = asked.unwrap_or_else(|_| Err(PANICKED.into()));
             if let Err(error) = answer {
                 return (passed, Err(error));
             }
@@ -74,23 +76,21 @@ impl Interceptors {
         (self.0.len(), Ok(()))
     }
 
-    /// Runs `after` for those whose `before` succeeded.
+    /// Runs `after` for those whose `before` succeeded; returns the errors of those that failed.
     pub(super) fn after(
         &self,
         passed: usize,
         event: &EventEnvelope,
         error: Option<&ListenerError>,
-    ) {
-        for interceptor in self.0[..passed].iter().rev() {
-            match catch_unwind(AssertUnwindSafe(|| interceptor.after(event, error))) {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    tracing::error!(event_id = %event.event_id(), %error, "an interceptor failed");
-                }
-                Err(_) => {
-                    tracing::error!(event_id = %event.event_id(), "an interceptor panicked");
-                }
-            }
-        }
+    ) -> Vec<String> {
+        let after =
+            |interceptor: &Arc<dyn EventInterceptor>| match catch_unwind(AssertUnwindSafe(|| {
+                interceptor.after(event, error)
+            })) {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(error.to_string()),
+                Err(_) => Some(PANICKED.to_owned()),
+            };
+        self.0[..passed].iter().rev().filter_map(after).collect()
     }
 }

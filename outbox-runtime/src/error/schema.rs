@@ -82,6 +82,26 @@ pub enum SchemaError {
         source: sqlx::Error,
     },
 
+    /// The user of this process lacks privileges on the table that the process needs in its mode. Have the owner of the
+    /// table run the statements, or turn off what needs them: the message says which privilege is for what.
+    #[error(
+        "this user lacks privileges on table `{table}`{} that this process needs: {}; have its owner run this \
+         SQL:\n\n{sql}",
+        if *.is_concealed { CONCEALED } else { "" }, .missing.join(", ")
+    )]
+    NotPermitted {
+        /// The table.
+        table: Table,
+        /// The privileges that it lacks.
+        missing: Vec<String>,
+        /// Whether the table may not exist: MySQL does not tell a user who may not read it.
+        is_concealed: bool,
+        /// The statements that grant them.
+        sql: String,
+        /// The error of the database; `None` if it was asked for the privileges.
+        source: Option<Box<sqlx::Error>>,
+    },
+
     /// A migration failed. On PostgreSQL and SQLite it has changed nothing; on MySQL, where each statement is committed
     /// by itself, the next migration completes it. Remove the cause that the source names, and migrate again.
     #[error("migrating table `{table}` failed while {step}")]
@@ -153,6 +173,8 @@ pub enum SchemaError {
         source: Box<OutboxError>,
     },
 }
+
+const CONCEALED: &str = " (if it exists, which the server does not tell such a user)";
 
 fn holder(session: &Option<i64>, lock: &str) -> String {
     match session {

@@ -2,8 +2,9 @@
 //!
 //! # Layout
 //! `entry` is what the macros register at link time; [`ListenerRegistry`] collects listeners and checks them,
-//! and `route` finds the listener of an event. `call` invokes a listener with a [`Delivery`], `extract` and
-//! `in_tx` provide its arguments, `outcome` has its return types. `aside` has the listeners that a test cannot call.
+//! `missing` finds events without one, and `route` finds the listener of an event. `call` invokes a listener with a
+//! [`Delivery`], `extract` and `in_tx` provide its arguments, `outcome` has its return types. `aside` has the
+//! listeners that a test cannot call.
 
 pub(crate) mod aside;
 mod call;
@@ -12,6 +13,7 @@ pub(crate) mod entry;
 pub(crate) mod extract;
 mod fault;
 pub(crate) mod in_tx;
+mod missing;
 pub(crate) mod outcome;
 mod registry;
 mod route;
@@ -23,6 +25,7 @@ pub use entry::{ListenerOptions, Place, Timeout};
 pub use extract::{Meta, State};
 pub use fault::{RegistryError, RegistryFault};
 pub use in_tx::{ListenerTx, TxDatabase};
+pub(crate) use missing::NoListener;
 pub use outcome::{
     BoxFuture, IntoListenerError, IntoOutcome, ListenerError, ListenerErrorKind, Outcome, Result,
 };

@@ -79,6 +79,11 @@ impl Listeners {
         self.listeners.get(id.index())
     }
 
+    /// Returns what log lines call the listener with an id.
+    pub(crate) fn log_name(&self, id: Option<ListenerId>) -> Option<&str> {
+        self.get(id?).map(Listener::log_name)
+    }
+
     /// Returns a fault for every listener that asks for a transaction of another database.
     pub(crate) fn of_other_databases(
         &self,

@@ -7,11 +7,14 @@ use super::{MetricsExporter, OTHER};
 use crate::event::{EventEnvelope, Verdict, VerdictKind};
 use crate::listener::Listeners;
 use crate::store::Table;
+use crate::trace::Tenant;
 
 /// Where the runtime reports what it measures: the application's exporter, behind a guard against its panics.
 pub(crate) struct Meter {
     exporter: Box<dyn MetricsExporter>,
     topics: Topics,
+    /// Whether log lines name it.
+    tenant: Tenant,
 }
 
 impl fmt::Debug for Meter {
@@ -26,6 +29,8 @@ pub(crate) struct Death<'a> {
     pub(crate) sequence: i64,
     /// `None` if the row cannot be read.
     pub(crate) event: Option<&'a EventEnvelope>,
+    /// The listener's name in the log; `None` if no listener handles the event, or a handler takes its place.
+    pub(crate) listener: Option<&'a str>,
     pub(crate) attempts: u32,
     pub(crate) error: &'a str,
 }
@@ -35,13 +40,14 @@ impl Meter {
         mut exporter: Box<dyn MetricsExporter>,
         table: &Table,
         listeners: &Listeners,
+        tenant: Tenant,
     ) -> Self {
         let topics = Topics::new(listeners);
         let starting = || exporter.starting(&table.to_string(), &topics.names());
         if catch_unwind(AssertUnwindSafe(starting)).is_err() {
             log_panic();
         }
-        Self { exporter, topics }
+        Self { exporter, topics, tenant }
     }
 
     /// Reports a measurement. A method of the exporter is called directly, so that there is no list of them
@@ -79,19 +85,35 @@ impl Meter {
 
     /// Logs and counts an event that was given up. Every death is reported here and nowhere else.
     pub(crate) fn dead(&self, death: Death<'_>) {
-        let Death { sequence, event, attempts, error } = death;
-        let event_id = event.map(|event| tracing::field::display(event.event_id()));
-        let event_type = event.map(EventEnvelope::event_type);
-        let message = VerdictKind::Dead.log_message();
-        tracing::error!(event_id, event_type, sequence, attempts, error, "{message}");
+        let Death { sequence, event, listener, attempts, error } = death;
+        tracing::error!(
+            listener,
+            event_id = event.map(|event| tracing::field::display(event.event_id())),
+            event_type = event.map(EventEnvelope::event_type),
+            aggregate_type = event.map(EventEnvelope::aggregate_type),
+            aggregate_id = event.and_then(EventEnvelope::aggregate_id),
+            tenant_id = event.and_then(|event| self.tenant.of(event)),
+            sequence,
+            attempts,
+            error,
+            "{}",
+            VerdictKind::Dead.log_message()
+        );
         let topic = event.map_or(OTHER, |event| self.topic(event));
         self.report(|exporter| exporter.died(topic, 1));
     }
 
     /// Logs and counts the verdict on an event, if it is dead.
-    pub(crate) fn dead_if(&self, sequence: i64, event: &EventEnvelope, verdict: &Verdict) {
+    pub(crate) fn dead_if(
+        &self,
+        sequence: i64,
+        event: &EventEnvelope,
+        listener: Option<&str>,
+        verdict: &Verdict,
+    ) {
         if let Verdict::Dead { attempts, error } = verdict {
-            self.dead(Death { sequence, event: Some(event), attempts: *attempts, error });
+            let (event, attempts) = (Some(event), *attempts);
+            self.dead(Death { sequence, event, listener, attempts, error });
         }
     }
 }

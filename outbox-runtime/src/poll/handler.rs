@@ -63,7 +63,7 @@ impl ClaimedEvent {
 
     fn finish(mut self, verdict: Verdict) {
         self.finished = true;
-        self.meter.dead_if(self.event.sequence, &self.event.envelope, &verdict);
+        self.meter.dead_if(self.event.sequence, &self.event.envelope, None, &verdict);
         self.inflight.finish(&self.event, verdict);
     }
 }

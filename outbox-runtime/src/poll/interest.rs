@@ -1,5 +1,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::event::EventEnvelope;
 use crate::listener::{ListenerId, Listeners};
 use crate::store::{Backend, Store, TypeFilter};
 
@@ -19,6 +20,11 @@ impl Interest {
 
     pub(crate) fn listener_of(&self, aggregate: &str, event: &str) -> Option<ListenerId> {
         self.listeners.id_of(aggregate, event)
+    }
+
+    /// Returns what log lines call the listener of an event.
+    pub(super) fn log_name(&self, event: &EventEnvelope) -> Option<&str> {
+        self.listeners.log_name(self.listener_of(event.aggregate_type(), event.event_type()))
     }
 
     /// Adds the unroutable events to the listeners that are open, if they are claimed as well: they are never

@@ -34,6 +34,7 @@ pub(crate) struct Poller<DB: Backend> {
     pub(crate) skip_recent: Duration,
     pub(crate) statement_timeout: Duration,
     pub(crate) scan_failed: LogThrottle,
+    pub(crate) taken_over: LogThrottle,
     /// One round at a time.
     pub(crate) rounds: Mutex<Rounds>,
     /// The listeners whose events the last round asked for. One of the others may have capacity again.
@@ -328,6 +329,7 @@ impl<DB: Backend> Poller<DB> {
     }
 
     async fn admit(&self, claims: Claims, anchor: Instant) -> usize {
+        takeover::report(&claims, &self.taken_over);
         for (sequence, token) in claims.excess {
             self.inflight.settle(sequence, token, Verdict::Released, anchor);
         }
@@ -336,6 +338,7 @@ impl<DB: Backend> Poller<DB> {
             self.meter.dead(Death {
                 sequence: row.sequence,
                 event: None,
+                listener: None,
                 attempts: 0,
                 error: &error,
             });
@@ -346,7 +349,8 @@ impl<DB: Backend> Poller<DB> {
         for row in claims.rows {
             match takeover::verdict(&row) {
                 Some(dead) => {
-                    self.meter.dead_if(row.sequence, &row.envelope, &dead);
+                    let listener = self.interest.log_name(&row.envelope);
+                    self.meter.dead_if(row.sequence, &row.envelope, listener, &dead);
                     self.inflight.settle(row.sequence, row.token, dead, anchor);
                 }
                 None => rows.push(row),

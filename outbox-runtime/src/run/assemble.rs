@@ -12,9 +12,10 @@ use super::policy::{self, BREAKER_PAUSE, Transactions};
 use super::purge::{PurgeLoop, Purger};
 use super::relay::Relay;
 use super::sample::Sampler;
-use super::start::log_findings;
+use super::start::{log_findings, log_started};
 use super::stepper::Stepper;
 use super::sticky::StickyConnections;
+use super::unroutable::UnroutableTypes;
 use super::{Builder, Config, Mode, Outbox, Unroutable, lint};
 use crate::Error;
 use crate::admin::Admin;
@@ -51,8 +52,10 @@ pub(super) async fn assemble<DB: Backend>(
     log_findings(&store, &lint::of_config(&config, &listeners, connections));
     let exporter: Box<dyn MetricsExporter> =
         std::mem::replace(&mut builder.metrics, Box::new(NoMetrics));
+    let tenant = if config.redact_tenant { Tenant::Hidden } else { Tenant::Shown };
     let base = Base {
-        meter: Arc::new(Meter::new(exporter, store.table(), &listeners)),
+        meter: Arc::new(Meter::new(exporter, store.table(), &listeners, tenant)),
+        tenant,
         notify: config.notify.then(Arc::<NotifySignal>::default),
         stop: CancellationToken::new(),
         runtime: Handle::current(),
@@ -73,6 +76,8 @@ struct Base<DB: Backend> {
     store: Store<DB>,
     config: Config,
     lease: LeaseTiming,
+    /// Whether spans and log lines name it.
+    tenant: Tenant,
     meter: Arc<Meter>,
     notify: Option<Arc<NotifySignal>>,
     stop: CancellationToken,
@@ -112,6 +117,7 @@ impl<DB: Backend> Base<DB> {
     }
 
     fn writer_only(self, builder: Builder<DB>) -> Outbox<DB> {
+        log_started::<DB>(self.store.table(), self.config.mode, None);
         let services = self.services();
         services.start_if(self.notifier(&self.store));
         services.start_if(self.purge_loop(&self.store));
@@ -186,6 +192,8 @@ impl<DB: Backend> Parts<DB> {
     }
 
     fn start(mut self) -> Outbox<DB> {
+        let relay = (&*self.owner, self.listeners.iter().count());
+        log_started::<DB>(self.base.store.table(), self.base.config.mode, Some(relay));
         let writer = self.writer();
         let dispatcher = Arc::new(self.dispatcher(&writer));
         let recorder = Arc::new(self.recorder());
@@ -265,6 +273,7 @@ impl<DB: Backend> Parts<DB> {
         Renewer {
             store: self.relay_store.clone(),
             inflight: Arc::clone(&self.inflight),
+            listeners: Arc::clone(&self.listeners),
             owner: Arc::clone(&self.owner),
             meter: Arc::clone(&self.base.meter),
             statement_timeout: self.base.lease.statement_timeout(),
@@ -292,7 +301,7 @@ impl<DB: Backend> Parts<DB> {
             meter: Arc::clone(&self.base.meter),
             wake: Arc::clone(&self.wake),
             cancel: self.cancel.clone(),
-            tenant: if config.redact_tenant { Tenant::Hidden } else { Tenant::Shown },
+            tenant: self.base.tenant,
         }
     }
 
@@ -325,6 +334,7 @@ impl<DB: Backend> Parts<DB> {
             skip_recent: config.skip_recent,
             statement_timeout: self.base.lease.statement_timeout(),
             scan_failed: LogThrottle::default(),
+            taken_over: LogThrottle::default(),
             rounds: Mutex::default(),
             asked: std::sync::Mutex::default(),
         }
@@ -358,7 +368,7 @@ impl<DB: Backend> Parts<DB> {
         if let Some(notifier) = self.base.notifier(&self.relay_store) {
             sources.start(notifier);
             let (store, wake) = (self.relay_store.clone(), Arc::clone(&self.wake));
-            sources.start(NotificationListener { store, wake });
+            sources.start(NotificationListener::new(store, wake));
         }
         sources.start_if(self.base.purge_loop(&self.relay_store));
         sources.start(self.sampler());
@@ -380,7 +390,7 @@ impl<DB: Backend> Parts<DB> {
             handled: self.handled(),
             meter: Arc::clone(&self.base.meter),
             statement_timeout: self.base.lease.statement_timeout(),
-            unroutable: LogThrottle::default(),
+            unroutable: UnroutableTypes::new(self.listeners.iter().next().is_some()),
             next: Instant::now(),
             skipped: 0,
         }

@@ -157,7 +157,7 @@ pub struct Config {
     /// It replaces frequent polling where one process writes and another one delivers, and needs two more connections
     /// per process.
     pub notify: bool,
-    /// Whether tenant ids are kept out of spans, and so out of logs and traces. The default is `false`.
+    /// Whether tenant ids are kept out of spans and log lines. The default is `false`.
     pub redact_tenant: bool,
 }
 

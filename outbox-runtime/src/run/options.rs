@@ -250,7 +250,7 @@ impl<DB: Backend> Builder<DB> {
         self
     }
 
-    /// Keeps tenant ids out of spans, and so out of logs and traces. Off by default.
+    /// Keeps tenant ids out of spans and log lines. Off by default.
     ///
     /// Turn it on if tenant ids are personal or confidential. Payloads and header values never appear there.
     pub fn redact_tenant(mut self) -> Self {

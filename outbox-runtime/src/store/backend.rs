@@ -101,8 +101,8 @@ pub trait Backend: sealed::Sealed + Database + Sized {
     #[doc(hidden)]
     fn relay(options: Options<Self>, statement_timeout: Duration) -> Options<Self>;
 
-    /// Calls `heard` on every notification of a channel, and whenever one may have been missed, until the
-    /// connection fails or reaches the maximum lifetime of the pool.
+    /// Calls `heard` once it receives the notifications of a channel, on each of them, and whenever one may have been
+    /// missed, until the connection fails or reaches the maximum lifetime of the pool.
     #[doc(hidden)]
     fn listen(
         pool: &Pool<Self>,

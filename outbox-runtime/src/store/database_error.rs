@@ -145,6 +145,7 @@ impl Error {
             Self::Schema(
                 SchemaError::NotMade { source, .. } | SchemaError::NotMigrated { source, .. },
             ) => source.database_error_kind(),
+            Self::Schema(SchemaError::NotPermitted { .. }) => DatabaseErrorKind::Rights,
             Self::Interrupted { source, .. } => source.database_error_kind(),
             Self::TimedOut { .. } => DatabaseErrorKind::Unreachable,
             _ => DatabaseErrorKind::Other,

@@ -11,6 +11,7 @@
 //! (`{status}`, `{pairs}`, `{between}`, `{keys}`, `{only}`).
 
 use super::migration_lock::MigrationLock;
+use super::rights::Rights;
 use super::schema::Migrations;
 use super::{FindingLevel, Table};
 
@@ -120,6 +121,8 @@ pub struct Dialect {
     /// Each returns the number of rows that were settled on one `{side}` of a time, by the purge index; the result
     /// is their sum.
     pub(super) ended: &'static [&'static str],
+    /// How privileges are managed; `None` if there are none.
+    pub(super) rights: Option<Rights>,
     /// The names of the table's columns. Needs no privilege that a user of the table does not have.
     pub(super) columns: &'static str,
     /// The names of the table's indexes.

@@ -186,7 +186,7 @@ impl<DB: Backend> Store<DB> {
     pub async fn doctor(&self, options: &DoctorOptions) -> Result<Vec<Finding>, Error> {
         let state = self.schema_state().await?;
         let mut findings = vec![of_schema(&state)];
-        if !matches!(state, SchemaState::Missing { .. }) {
+        if !matches!(state, SchemaState::Missing { .. } | SchemaState::Forbidden { .. }) {
             let missing = self.missing_indexes().await?;
             findings.push(of_indexes(&missing));
             findings.extend(self.run_checks(Checks::All).await?);
@@ -329,16 +329,12 @@ fn of_schema(state: &SchemaState) -> Finding {
             format!("the table has version {found}, and this program knows up to {known}"),
             "deploy the newer program",
         ),
-        SchemaState::Missing { source }
-            if DatabaseErrorKind::from_error(source) == DatabaseErrorKind::Rights =>
-        {
-            Finding::bad(
-                SUBJECT,
-                FindingLevel::Error,
-                "this user may not read the table",
-                "grant `SELECT`, `INSERT`, `UPDATE` and `DELETE` on it",
-            )
-        }
+        SchemaState::Forbidden { .. } => Finding::bad(
+            SUBJECT,
+            FindingLevel::Error,
+            "this user may not read the table",
+            "grant `SELECT`, `INSERT`, `UPDATE` and `DELETE` on it",
+        ),
         SchemaState::Missing { source }
             if DatabaseErrorKind::from_error(source) == DatabaseErrorKind::NoColumn =>
         {

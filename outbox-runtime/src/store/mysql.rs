@@ -20,6 +20,7 @@ use super::dialect::{
     Check, Dialect, Insert, Locking, OpenTransaction, Places, SkipLocked, writable,
 };
 use super::migration_lock::MigrationLock;
+use super::rights::Rights;
 use super::schema::plan::{Migrations, Step};
 use super::{DatabaseErrorKind, FindingLevel, harness};
 
@@ -278,6 +279,18 @@ pub(super) const DIALECT: Dialect = Dialect {
             WHERE status = {status} AND done_at IS NULL AND created_at {side} {earlier:$1} \
             LIMIT 100000) AS capped",
     ],
+    rights: Some(Rights {
+        // The host is the part after the last `@`.
+        names: "\
+            SELECT CONCAT(QUOTE(LEFT(CURRENT_USER(), CHAR_LENGTH(CURRENT_USER()) - 1 \
+                    - CHAR_LENGTH(SUBSTRING_INDEX(CURRENT_USER(), '@', -1)))), \
+                    '@', QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', -1))), \
+                CONCAT('`', place, '`.`{bare}`'), '', CONCAT('`', place, '`.`outbox_schema`'), 1 \
+            FROM (SELECT REPLACE(COALESCE(NULLIF('{bare_schema}', ''), DATABASE()), '`', '``') AS place) AS here",
+        sequence: None,
+        lock_requires_update: false,
+        conceals_tables: true,
+    }),
     columns: "\
         SELECT column_name FROM information_schema.columns WHERE table_name = '{bare}' \
             AND table_schema = COALESCE(NULLIF('{bare_schema}', ''), DATABASE())",

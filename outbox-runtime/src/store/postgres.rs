@@ -16,6 +16,7 @@ use super::dialect::{
     Check, Dialect, Insert, Locking, OpenTransaction, Places, SkipLocked, writable,
 };
 use super::migration_lock::MigrationLock;
+use super::rights::Rights;
 use super::schema::plan::{Migrations, Step};
 use super::{DatabaseErrorKind, FindingLevel, harness};
 
@@ -43,7 +44,6 @@ backend! {
         };
         let begun = tokio::time::timeout(HEARTBEAT, begin).await;
         let mut listener = begun.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
-        heard();
         // A connection pooler in transaction mode accepts the LISTEN, and forwards no notification.
         let test = async {
             let mut connection = pool.acquire().await?;
@@ -62,6 +62,7 @@ backend! {
                 ));
             }
         }
+        heard();
         let lifetime = pool.options().get_max_lifetime().unwrap_or(Duration::MAX);
         let mut too_old = std::pin::pin!(tokio::time::sleep(lifetime));
         loop {
@@ -291,6 +292,27 @@ pub(super) const DIALECT: Dialect = Dialect {
     ended: &["\
         SELECT {int:COUNT(*)} FROM (SELECT 1 FROM {table} WHERE {settled:{status}} \
             AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000) AS capped"],
+    // A schema that the user may not use is left out of the search path, so that the table is looked for by name.
+    rights: Some(Rights {
+        names: "\
+            SELECT quote_ident(current_user), quote_ident(nspname) || '.' || quote_ident(relname), \
+                quote_ident(nspname), quote_ident(nspname) || '.outbox_schema', \
+                has_schema_privilege(pg_namespace.oid, 'USAGE')::int::bigint \
+            FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace \
+                JOIN unnest(CASE WHEN '{bare_schema}' <> '' THEN ARRAY['{bare_schema}'] \
+                        ELSE string_to_array(current_setting('search_path'), ',') END) \
+                    WITH ORDINALITY AS path(entry, place) \
+                ON nspname = CASE btrim(entry, '\" ') WHEN '$user' THEN current_user ELSE btrim(entry, '\" ') END \
+            WHERE relname = '{bare}' AND relkind IN ('r', 'p') ORDER BY place LIMIT 1",
+        // An identity column needs no privilege on its sequence.
+        sequence: Some(
+            "SELECT pg_get_serial_sequence('{table}', 'sequence') FROM pg_attribute \
+             WHERE attrelid = '{table}'::regclass AND attname = 'sequence' AND attidentity = '' \
+                AND NOT has_sequence_privilege(pg_get_serial_sequence('{table}', 'sequence'), 'USAGE')",
+        ),
+        lock_requires_update: true,
+        conceals_tables: false,
+    }),
     columns: "\
         SELECT attname::text FROM pg_attribute \
         WHERE attrelid = to_regclass('{table}') AND attnum > 0 AND NOT attisdropped",

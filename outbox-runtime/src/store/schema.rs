@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use sqlx::Pool;
 
 use super::dialect::Dialect;
+use super::rights::Operation;
 use super::statements::of_schema;
 use super::{Backend, DatabaseErrorKind, Store, Table, columns, with_connection};
 use crate::Error;
@@ -22,13 +23,18 @@ pub(super) use plan::Migrations;
 ///
 /// [`Current`](Self::Current), [`Compatible`](Self::Compatible), [`Unversioned`](Self::Unversioned) and
 /// [`Hidden`](Self::Hidden) can be used as they are; [`Older`](Self::Older) and [`Missing`](Self::Missing) after
-/// [`migrate`]; [`Newer`](Self::Newer) only by a later program.
+/// [`migrate`]; [`Forbidden`](Self::Forbidden) with more privileges; [`Newer`](Self::Newer) only by a later program.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SchemaState {
-    /// The table does not exist, lacks a column of the first version, or may not be read by this user.
+    /// The table does not exist, or lacks a column of the first version.
     Missing {
         /// The error of the database, which tells these cases apart.
+        source: sqlx::Error,
+    },
+    /// This user may not read the table, which on MySQL may be missing as well. Grant the privileges on it.
+    Forbidden {
+        /// The error of the database.
         source: sqlx::Error,
     },
     /// The table has every column, and no recorded version: it was created manually. It can be used.
@@ -77,8 +83,8 @@ pub enum SchemaState {
 const VERSION_OF: &str = "SELECT {int:version} FROM {versions} WHERE table_name = '{bare}'";
 const MIN_CODE_OF: &str = "SELECT {int:min_code} FROM {versions} WHERE table_name = '{bare}'";
 
-/// Fails if a column is missing; returns no rows.
-fn verify_columns(columns: &[&str]) -> String {
+/// Fails if a column is missing, or may not be read; returns no rows.
+pub(super) fn select_nothing(columns: &[&str]) -> String {
     format!("SELECT {} FROM {{table}} WHERE 1 = 0", columns.join(", "))
 }
 
@@ -315,6 +321,9 @@ impl<DB: Backend> Store<DB> {
                 let sql = migration_sql::<DB>(&self.table);
                 SchemaError::Missing { table, sql, source }
             }
+            SchemaState::Forbidden { source } => {
+                self.may_not_read(&[Operation::Read], source).await
+            }
             SchemaState::Older { found, known, sql } => {
                 SchemaError::Older { table, found, known, sql }
             }
@@ -347,7 +356,7 @@ impl<DB: Backend> Store<DB> {
                 };
                 match first {
                     Ok(()) => false,
-                    Err(source) => return missing(source),
+                    Err(source) => return self.unreadable(source).await,
                 }
             }
         };
@@ -402,7 +411,7 @@ impl<DB: Backend> Store<DB> {
     }
 
     async fn has_columns(&self, columns: &[&str]) -> sqlx::Result<()> {
-        let sql = of_schema(DB::DIALECT, &self.table, &verify_columns(columns));
+        let sql = of_schema(DB::DIALECT, &self.table, &select_nothing(columns));
         self.rows_once(sql, vec![]).await.map(drop)
     }
 
@@ -410,15 +419,16 @@ impl<DB: Backend> Store<DB> {
         let rows = self.rows_once(of_schema(DB::DIALECT, &self.table, template), vec![]).await?;
         rows.first().map_or(Ok(None), |row| DB::int(row, 0))
     }
-}
 
-/// Returns the state of a table from which the columns of the first version cannot be read.
-fn missing(source: sqlx::Error) -> Result<SchemaState, Error> {
-    match DatabaseErrorKind::from_error(&source) {
-        DatabaseErrorKind::NoTable
-        | DatabaseErrorKind::NoColumn
-        | DatabaseErrorKind::NoDatabase
-        | DatabaseErrorKind::Rights => Ok(SchemaState::Missing { source }),
-        _ => Err(Error::database("checking the table")(source)),
+    /// Returns the state of a table from which the columns of the first version cannot be read.
+    async fn unreadable(&self, source: sqlx::Error) -> Result<SchemaState, Error> {
+        match DatabaseErrorKind::from_error(&source) {
+            DatabaseErrorKind::NoTable => Ok(self.missing_or_forbidden(source).await),
+            DatabaseErrorKind::NoColumn | DatabaseErrorKind::NoDatabase => {
+                Ok(SchemaState::Missing { source })
+            }
+            DatabaseErrorKind::Rights => Ok(SchemaState::Forbidden { source }),
+            _ => Err(Error::database("checking the table")(source)),
+        }
     }
 }

@@ -176,6 +176,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     ended: &["\
         SELECT COUNT(*) FROM (SELECT 1 FROM {table} {by:purge} WHERE {settled:{status}} \
             AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000)"],
+    rights: None,
     columns: "SELECT name FROM pragma_table_info('{bare}')",
     indexes: "SELECT name FROM pragma_index_list('{bare}')",
     migrations: Migrations {

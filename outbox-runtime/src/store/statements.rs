@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use super::dialect::{self, Dialect, Locking, SkipLocked};
 use super::{
     Table, columns, dead, doctor, filter, insert, inspect, peek, pending, pending_change, position,
-    purge, schema, settle, stats,
+    purge, rights, schema, settle, stats, unroutable,
 };
 
 /// The statements of one table.
@@ -60,6 +60,7 @@ pub(super) struct Statements {
     pub(super) pending_by_type: [[SqlStr; 2]; 2],
     pub(super) pending_changes: [SqlStr; 3],
     pub(super) doctor: doctor::Sql,
+    pub(super) rights: Option<rights::Sql>,
 }
 
 /// A statement that changes rows by primary key.
@@ -86,6 +87,7 @@ pub(super) struct Claims {
     pub(super) fresh: SqlStr,
     pub(super) retried: SqlStr,
     pub(super) unknown: [SqlStr; 2],
+    pub(super) unroutable_types: [SqlStr; 2],
 }
 
 impl Statements {
@@ -168,6 +170,7 @@ impl Statements {
             pending_by_type: pending::sql(sql),
             pending_changes: pending_change::sql(sql),
             doctor: doctor::Sql::new(dialect, sql),
+            rights: rights::Sql::new(dialect, |template| of_schema(dialect, table, template)),
         }
     }
 }
@@ -231,7 +234,9 @@ impl Claims {
         // The pairs are the last arguments of the claim, and the only ones of the count.
         let unknown = |status| safe(sql(stats::UNKNOWN, status).as_str().replace("$10", "$1"));
         let unknown = [unknown("0"), unknown("2")];
-        Self { fresh: sql(claim, "0"), retried: sql(claim, "2"), unknown }
+        let types = |status| safe(sql(unroutable::TYPES, status).as_str().replace("$10", "$2"));
+        let unroutable_types = [types("0"), types("2")];
+        Self { fresh: sql(claim, "0"), retried: sql(claim, "2"), unknown, unroutable_types }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::log_throttle::LogThrottle;
 use crate::metrics::Meter;
 use crate::poll::Wake;
 use crate::store::{Backend, Store, Table};
+use crate::trace::Tenant;
 use crate::write::{Admission, HotPath, HotRelay, Writer, WriterHook};
 
 /// The hot queue of a [`writer_with_hot_queue`]. Its events stay in it.
@@ -60,7 +61,7 @@ pub fn writer_with_hot_queue<DB: Backend>(
     let listeners = ListenerRegistry::new().allow_empty().build().unwrap_or_else(|error| {
         unreachable!("an empty registry is allowed: {error}");
     });
-    let meter = Arc::new(Meter::new(Box::new(exporter), store.table(), &listeners));
+    let meter = Arc::new(Meter::new(Box::new(exporter), store.table(), &listeners, Tenant::Shown));
     let relay = HotRelay {
         inflight: Arc::clone(&inflight),
         listeners: Arc::new(listeners),

@@ -32,6 +32,9 @@ impl Flushed {
     }
 }
 
+const DROPPED: &str =
+    "a transaction was dropped with events that were never committed; they are rolled back";
+
 impl<DB: Backend> Tx<DB> {
     pub(super) async fn begin(shared: Arc<Shared<DB>>, purpose: Purpose) -> Result<Self, Error> {
         let (writer_guard, inner) = shared.store.begin_tx(purpose).await?;
@@ -206,6 +209,21 @@ impl<DB: Backend> Tx<DB> {
         sound
     }
 
+    /// Logs that a transaction with events is dropped. A test should notice, and a panic is reported anyway.
+    fn report_drop(&self) {
+        let new = self.flushed.iter().filter(|flushed| !flushed.inserted.duplicate).count();
+        let events = self.buffer.len() + new;
+        if events == 0 || std::thread::panicking() {
+            return;
+        }
+        let table = self.shared.store.table();
+        if self.shared.store.is_in_test() {
+            tracing::warn!(%table, events, "{DROPPED}");
+        } else {
+            tracing::debug!(%table, events, "{DROPPED}");
+        }
+    }
+
     /// Frees the permits and calls the hooks.
     fn after_rollback(&mut self) {
         let flushed = self.flushed.drain(..).filter(|flushed| !flushed.inserted.duplicate);
@@ -247,6 +265,7 @@ impl<DB: Backend> Drop for Tx<DB> {
     #[expect(clippy::disallowed_methods, reason = "the rollback must outlive its transaction")]
     fn drop(&mut self) {
         let Some(mut inner) = self.inner.take() else { return };
+        self.report_drop();
         let (store, writer_guard) = (self.shared.store.clone(), self.writer_guard.take());
         // Also where there is no runtime around; the next writer waits until it is undone.
         self.runtime.spawn(async move {
