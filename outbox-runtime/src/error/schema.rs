@@ -152,15 +152,14 @@ pub enum SchemaError {
         source: Box<OutboxError>,
     },
 
-    /// The table lacks migrations that this program needs, and running them failed.
+    /// The table lacks migrations that this program needs, and running them failed, usually because the user may not
+    /// alter tables. Have a user with the required privileges run the SQL.
     // With its causes, since the SQL comes last.
     #[error(
         "table `{table}` has schema version {found}, this program needs version {known}, and the table could not be \
          migrated: {}; fix this, or have a user with the required privileges run this SQL:\n\n{sql}",
         super::chain(.source)
     )]
-    /// The table lacks migrations that this program needs, and running them failed, usually because the user may not
-    /// alter tables. Have a user with the required privileges run the SQL.
     NotMigrated {
         /// The table that was to be migrated.
         table: Table,

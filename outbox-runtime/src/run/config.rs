@@ -26,6 +26,36 @@ use crate::store::{Completion, DEFAULT_TABLE, Table};
 /// config.lease = Duration::from_millis(10);
 /// assert_eq!(config.faults()[0].to_string(), "`lease` must be between 1 second and 1 hour, but is 10ms");
 /// ```
+///
+/// # Defaults
+///
+/// ```
+/// use outbox::Config;
+/// use outbox::config::{Completion, Mode, PurgeConfig, Unroutable};
+/// use std::time::Duration;
+///
+/// let config = Config::default();
+/// assert_eq!(config.table, "outbox_event");
+/// assert_eq!(config.mode, Mode::Full);
+/// assert_eq!(config.node_name, None);
+/// assert_eq!(config.workers, 32);
+/// assert_eq!(config.hot_capacity, 1_000);
+/// assert_eq!(config.cold_capacity, 1_000);
+/// assert_eq!(config.max_bytes, 64 * 1024 * 1024);
+/// assert_eq!(config.drain_timeout, Duration::from_secs(5));
+/// assert_eq!(config.poll_interval, Duration::from_secs(5));
+/// assert_eq!(config.batch_size, 500);
+/// assert_eq!(config.lease, Duration::from_secs(30));
+/// assert_eq!(config.skip_recent, Duration::ZERO);
+/// assert_eq!(config.max_attempts, 10);
+/// assert_eq!(config.retry_base, Duration::from_millis(200));
+/// assert_eq!(config.retry_max, Duration::from_secs(60));
+/// assert_eq!(config.timeout, Some(Duration::from_secs(60)));
+/// assert_eq!(config.purge, Some(PurgeConfig::default()));
+/// assert_eq!(config.unroutable, Unroutable::Leave);
+/// assert_eq!(config.completion, Completion::Keep);
+/// assert_eq!((config.notify, config.redact_tenant), (false, false));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {

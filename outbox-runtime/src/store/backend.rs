@@ -7,11 +7,33 @@ use super::batch::Arg;
 use super::dialect::Dialect;
 use super::harness::TestClock;
 
-/// A database that an outbox can use: SQLite, PostgreSQL, MySQL and MariaDB, each behind the feature of its name.
-/// Sealed.
+/// A database that an outbox can use: `sqlx::Sqlite`, `sqlx::Postgres`, or `sqlx::MySql` for MySQL and MariaDB.
 ///
-/// The methods are the operations that the store needs of a driver. One macro implements them for each database, so
-/// that all other code is written once with the single bound `DB: Backend`.
+/// Each needs the feature of its name (`sqlite`, `postgres`, `mysql`). The type of the pool selects the database:
+/// `outbox::start(PgPool)` returns an `Outbox<Postgres>`. The behaviour is the same on all three; differences that
+/// remain are documented where they matter, for example that SQLite has one writer at a time, and that only PostgreSQL
+/// can [notify](crate::Builder::notify) other processes.
+///
+/// The trait is sealed. It is public as the bound of code that is generic over the database:
+///
+/// ```
+/// use outbox::tx::Backend;
+/// use outbox::{EventEnvelope, Outbox, Tx};
+///
+/// /// Works on every database: the events are the same, and no SQL of its own is involved.
+/// async fn record<DB: Backend>(tx: &mut Tx<DB>, user: u64) -> outbox::Result<()> {
+///     tx.write(EventEnvelope::json("UserChanged", format!(r#"{{"user":{user}}}"#))?)?;
+///     Ok(())
+/// }
+///
+/// async fn backlog<DB: Backend>(outbox: &Outbox<DB>) -> outbox::Result<u64> {
+///     Ok(outbox.admin().stats().await?.pending)
+/// }
+/// ```
+///
+/// Statements of the application need the concrete type, because SQL and its placeholders differ: `Tx<sqlx::Postgres>`.
+// The methods are the operations that the store needs of a driver. One macro implements them for each database, so that
+// all other code is written once with the single bound `DB: Backend`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a database that an outbox can use",
     label = "known are `sqlx::Sqlite`, `sqlx::Postgres` and `sqlx::MySql`",

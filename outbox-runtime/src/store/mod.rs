@@ -7,8 +7,8 @@
 //!
 //! The operations are methods of [`Store`], each for a whole batch, one file for each group: `insert` with
 //! `insert_conflict`, `claim`, `settle`, `dead`, `purge`, `stats`, `unroutable`, `schema` with `migration_lock` and
-//! `rights`, and for displays `inspect`, `pending`, `pending_change` and `doctor`. For tests of applications, `harness`
-//! controls the clock and injects faults.
+//! `rights`, and for displays `inspect` with `event_query`, `pending`, `pending_change` and `doctor`. For tests of
+//! applications, `harness` controls the clock and injects faults.
 //!
 //! Times that decide anything are the database's, at the statement. A lease is a visibility time-out:
 //! claiming moves `available_at` forward, so that claimed rows leave the head of the index, and an
@@ -24,6 +24,7 @@ mod database_error;
 mod dead;
 mod dialect;
 mod doctor;
+mod event_query;
 mod explain;
 mod filter;
 mod fingerprint;
@@ -71,11 +72,12 @@ pub use database_error::DatabaseErrorKind;
 pub use dead::DeadEvent;
 pub(crate) use dead::DeadKey;
 pub use doctor::{DoctorOptions, Finding, FindingLevel};
+pub use event_query::{EventQuery, Payloads};
 pub use filter::{DeadFilter, EventFilter};
 pub(crate) use fingerprint::pattern;
 pub use fingerprint::{Fingerprint, NoFingerprint};
 pub use insert::{Inserted, NewRow};
-pub use inspect::{EventQuery, EventRow, Payloads};
+pub use inspect::EventRow;
 pub use peek::NextDue;
 pub use pending::PendingType;
 pub(crate) use pending_change::PendingChange;
