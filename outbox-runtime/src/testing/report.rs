@@ -6,7 +6,10 @@ use crate::error::chain;
 use crate::event::{EventEnvelope, EventId, Verdict, VerdictKind};
 use crate::inflight::QueuedEvent;
 
-/// The deliveries of a [`drain`](super::TestOutbox::drain). `{report}` lists them one by one.
+/// The deliveries of a [`drain`](super::TestOutbox::drain).
+///
+/// The counts answer most questions of a test, [`events`](Self::events) has the details, and `{report}` lists the
+/// deliveries one by one, for the message of an assertion: `assert_eq!(report.delivered(), 1, "{report}")`.
 ///
 /// An event that is delivered in several attempts is there once for each. A row that cannot be decoded at all
 /// becomes dead and is not in the report.
