@@ -67,20 +67,100 @@ pub use run::{
 
 pub use sqlx;
 
-/// A result whose error is [`Error`] unless another one is given.
+/// The result of an operation of an outbox: a `std::result::Result` whose error is [`Error`] unless another one is
+/// given.
 ///
-/// What a listener returns is another type, [`listener::Result`]: its error takes any other error with `?`.
+/// Functions of an application that write events usually return it. Errors of sqlx convert into [`Error`] with `?`, so
+/// that statements of the application and calls of the outbox can be mixed.
+///
+/// What a listener returns is another type, [`listener::Result`] (`outbox::ListenerResult`): its error takes any other
+/// error with `?`.
+///
+/// ```
+/// use outbox::{EventEnvelope, Tx};
+/// use sqlx::Sqlite;
+///
+/// async fn pay(tx: &mut Tx<Sqlite>, order_id: i64) -> outbox::Result<()> {
+///     sqlx::query("UPDATE orders SET paid = 1 WHERE id = ?").bind(order_id).execute(&mut **tx).await?;
+///     tx.write(EventEnvelope::json("OrderPaid", format!(r#"{{"order_id":{order_id}}}"#))?)?;
+///     Ok(())
+/// }
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Starts an outbox with every default.
+/// Starts an outbox with the default options.
+///
+/// It collects the `#[listener]` functions that are linked into the program, creates the table `outbox_event` in the
+/// pool's database if it is missing, migrates it if it is older, and starts to deliver. The returned [`Outbox`] is the
+/// handle that events are written with. From then on, this process is one node of the outbox: it delivers the events
+/// that it writes itself, without polling, and takes part in delivering those of all other processes on the same table.
+///
+/// The pool determines the database: SQLite, PostgreSQL or MySQL/MariaDB (see [`Backend`](store::Backend)). The outbox
+/// uses it to write; clone it for the rest of the application. The relay, which delivers, opens a few connections of
+/// its own in addition ([`Config::relay_connections`]).
+///
+/// Use [`builder`] to change an option, to pass state to listeners, or to choose another table.
+///
+/// ```no_run,standalone_crate
+/// use outbox::{EventType, listener};
+///
+/// #[derive(EventType)]
+/// #[outbox(aggregate = "Order")]
+/// enum OrderEvent {
+///     Paid { #[outbox(aggregate_id)] order_id: i64 },
+/// }
+///
+/// #[listener(event = OrderEvent::Paid { order_id })]
+/// async fn send_receipt(order_id: i64) -> outbox::ListenerResult {
+///     println!("a receipt for order {order_id}");
+///     Ok(())
+/// }
+///
+/// #[tokio::main]
+/// async fn main() -> outbox::Result<()> {
+///     let pool = sqlx::SqlitePool::connect("sqlite:shop.db?mode=rwc").await?;
+///     let outbox = outbox::start(pool).await?;
+///
+///     let mut tx = outbox.begin().await?;
+///     sqlx::query("UPDATE orders SET paid = 1 WHERE id = 7").execute(&mut *tx).await?;
+///     tx.write(OrderEvent::Paid { order_id: 7 })?;
+///     tx.commit().await?;                        // both or neither; then `send_receipt` is called
+///
+///     outbox.shutdown().await
+/// }
+/// ```
 ///
 /// # Errors
-/// [`Error::Start`] with everything that is wrong, all at once.
+/// [`Error::Start`] with everything that prevents the start, all at once: see [`Builder::start`].
+///
+/// # Panics
+/// Panics if it is not called in a tokio runtime.
+///
+/// # Cancel safety
+/// If the future is dropped, nothing keeps running. The table may have been created or migrated.
 pub async fn start<DB: store::Backend>(pool: sqlx::Pool<DB>) -> Result<Outbox<DB>, Error> {
     builder(pool).start().await
 }
 
-/// Describes an outbox: `builder(pool).workers(16).state(mailer).start()`.
+/// Returns a [`Builder`], which configures an outbox before it is started.
+///
+/// It is the long form of [`start`]: every option of [`Config`] has a setter of the same name, and further methods pass
+/// state to listeners, add hooks and interceptors, and install metrics. Nothing happens before [`Builder::start`].
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// # async fn example(pool: sqlx::PgPool) -> outbox::Result<()> {
+/// let outbox = outbox::builder(pool)
+///     .table("billing.outbox_event")
+///     .workers(64)
+///     .timeout(Duration::from_secs(20))
+///     .notify()
+///     .start()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
 pub fn builder<DB: store::Backend>(pool: sqlx::Pool<DB>) -> Builder<DB> {
     Builder::new(pool)
 }

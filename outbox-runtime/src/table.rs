@@ -1,6 +1,6 @@
 use thiserror::Error;
 
-/// The default name of the outbox table.
+/// The default name of the outbox table, `outbox_event`.
 pub const DEFAULT_TABLE: &str = "outbox_event";
 
 /// The maximum length of a part of a table name. PostgreSQL truncates longer identifiers.
@@ -8,13 +8,24 @@ const MAX_PART_BYTES: usize = 63;
 
 /// The validated name of an outbox table: `name` or `schema.name`.
 ///
-/// It is the only input that is formatted into SQL. It is always quoted, so keywords are allowed.
+/// Tools that work on a table without running an outbox take one: [`Admin::new`](crate::Admin::new),
+/// [`DeadEvents::new`](crate::DeadEvents::new), [`migrate`](crate::store::migrate). An outbox makes it from the option
+/// [`table`](crate::Config::table). [`Table::default`] is `outbox_event`.
+///
+/// A schema is a schema on PostgreSQL, a database on MySQL and MariaDB, and an attached database on SQLite. Without
+/// one, the connection decides, for example by the `search_path` of PostgreSQL.
+///
+/// It is the only input that is formatted into SQL. It is always quoted, so keywords are allowed and the case is kept.
 ///
 /// ```
-/// # use outbox::admin::Table;
+/// use outbox::admin::Table;
+///
+/// let table = Table::new("billing.outbox_event")?;
+/// assert_eq!((table.schema(), table.name()), (Some("billing"), "outbox_event"));
+///
 /// assert!(Table::new("order").is_ok());
-/// assert!(Table::new("billing.outbox_event").is_ok());
 /// assert!(Table::new("outbox; DROP TABLE orders").is_err());
+/// # Ok::<(), outbox::admin::TableError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Table {
@@ -23,7 +34,9 @@ pub struct Table {
     name: Box<str>,
 }
 
-/// The error for an invalid table name.
+/// The error for an invalid table name. Its message names the rule that is broken.
+///
+/// It converts into [`Error::Table`](crate::Error::Table) with `?`.
 #[derive(Debug, Error)]
 #[error("`{name}` is not a valid table name: {reason}")]
 pub struct TableError {
@@ -32,7 +45,7 @@ pub struct TableError {
 }
 
 impl TableError {
-    /// Returns the reason without the name.
+    /// Returns the rule that is broken, without the name, for a message of your own.
     pub fn reason(&self) -> &'static str {
         self.reason
     }
@@ -57,12 +70,12 @@ impl Table {
         }
     }
 
-    /// Returns the schema, if the name has one.
+    /// Returns the schema, or `None` if the connection decides about it.
     pub fn schema(&self) -> Option<&str> {
         self.schema.as_deref()
     }
 
-    /// Returns the name without the schema.
+    /// Returns the name without the schema, as it is stored in the table `outbox_schema`.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -1,3 +1,4 @@
+#![cfg_attr(not(doctest), doc = include_str!("links.md"))]
 #![doc = include_str!("../README.md")]
 
 pub mod admin;
@@ -5,6 +6,7 @@ pub mod config;
 pub mod dead;
 pub mod error;
 pub mod event;
+pub mod guide;
 pub mod listener;
 pub mod metrics;
 pub mod tx;
@@ -30,9 +32,6 @@ pub use outbox_runtime::{Builder, Config, Error, Outbox, Result, builder, start}
 /// Its pools and transactions are part of the API, so an application needs the same version. Depend on it directly,
 /// or use this re-export: `outbox::sqlx::PgPool`.
 pub use outbox_runtime::sqlx;
-
-#[doc = include_str!("../OPERATING.md")]
-pub mod operating {}
 
 #[doc(hidden)]
 pub use outbox_runtime::private as __private;

@@ -1,7 +1,10 @@
-//! The tables in the docs match the code.
+//! The tables in the docs match the code, and the pages can be read on GitHub and in rustdoc.
+
+mod pages;
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use outbox::Config;
 use outbox::config::Mode;
@@ -12,17 +15,21 @@ use outbox::event::{
 use outbox::metrics::Metric;
 use outbox_servers::Variant;
 
-pub(crate) fn read(path: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above");
-    fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above")
 }
 
-/// Returns the cells of the table with this header, row by row.
+pub(crate) fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Returns the cells of the table with this header, row by row. There is one such table in all pages.
 fn table(header: &str) -> Vec<Vec<String>> {
-    let docs = ["README.md", "OPERATING.md"].map(read).concat();
-    let mut lines = docs.lines().skip_while(|line| *line != header).peekable();
-    assert!(lines.peek().is_some(), "no table `{header}`");
-    lines
+    let docs: String = pages::all().iter().map(|page| page.text.as_str()).collect();
+    let tables = docs.lines().filter(|line| *line == header).count();
+    assert_eq!(tables, 1, "tables `{header}`");
+    docs.lines()
+        .skip_while(|line| *line != header)
         .skip(2)
         .take_while(|line| line.starts_with('|'))
         .map(|row| row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
@@ -203,6 +210,33 @@ fn defaults() {
     assert_eq!(documented, expected);
 }
 
+/// The text names some defaults, too.
+#[test]
+fn defaults_in_the_text() {
+    let config = Config::default();
+    let delay = |failures: u32| config.retry_base * 2_u32.pow(failures - 1);
+    let delays: Vec<Duration> =
+        (1..config.max_attempts).map(|failures| delay(failures).min(config.retry_max)).collect();
+    let seconds: Vec<String> = delays.iter().map(|delay| delay.as_secs_f64().to_string()).collect();
+    let (last, others) = seconds.split_last().expect("delays");
+    let all: Duration = delays.iter().sum();
+    let poll_interval = format!("`poll_interval` ({} seconds)", config.poll_interval.as_secs());
+    for (page, sentence) in [
+        ("README.md", poll_interval.clone()),
+        ("docs/delivery.md", poll_interval),
+        ("docs/delivery.md", format!("`lease` ({} seconds)", config.lease.as_secs())),
+        ("docs/delivery.md", format!("`retry_base` {} ms", config.retry_base.as_millis())),
+        ("docs/delivery.md", format!("`retry_max` {} s", config.retry_max.as_secs())),
+        ("docs/delivery.md", format!("`max_attempts` {}", config.max_attempts)),
+        ("docs/delivery.md", format!("about {} and {last} seconds", others.join(", "))),
+        ("docs/delivery.md", format!("is dead about {} seconds after", all.as_secs() / 10 * 10)),
+        ("docs/delivery.md", format!("at most `workers` calls at a time, {}", config.workers)),
+    ] {
+        let text = read(page).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(&sentence), "{page}: no `{sentence}`");
+    }
+}
+
 #[test]
 fn connections() {
     let with = |mode, notify| {
@@ -219,7 +253,7 @@ fn connections() {
     assert_eq!(table("| process | connections in addition to the pool |"), expected);
     let sentence =
         format!("a relay opens {relay} connections of its own, {notifying} with `notify`");
-    assert!(read("README.md").contains(&sentence), "no `{sentence}`");
+    assert!(read("docs/configuration.md").contains(&sentence), "no `{sentence}`");
 }
 
 #[test]

@@ -20,12 +20,22 @@ use crate::store::{
 
 /// Lists, counts and examines the events of a table, and changes single ones.
 ///
-/// [`Outbox::admin`](crate::Outbox::admin) returns the one of a running outbox. [`Admin::new`] makes one for any table,
-/// for a tool or an admin page that runs no outbox itself. Cloning it is cheap.
+/// It is the API behind the command line (`outbox status`, `outbox list`, `outbox doctor`), for admin pages, health
+/// checks and tools of an application. [`Outbox::admin`](crate::Outbox::admin) returns the one of a running outbox.
+/// [`Admin::new`] makes one for any table, for a program that runs no outbox itself. Cloning it is cheap.
 ///
-/// Every query has a limit or reads an index, so it can be used on a large table while events are delivered. Counts
-/// stop at 100,000. Nothing here can interfere with a delivery in progress: a change to a claimed event invalidates
-/// the claim, so that the result of its owner does not apply.
+/// | to | use |
+/// |---|---|
+/// | watch the backlog | [`stats`](Self::stats), [`pending_by_type`](Self::pending_by_type) |
+/// | find out why an event is not delivered | [`find`](Self::find), [`doctor`](Self::doctor) |
+/// | browse, or follow the table as it grows | [`list`](Self::list), [`follow`](Self::follow) |
+/// | change a pending event | [`make_due`](Self::make_due), [`release`](Self::release), [`discard`](Self::discard) |
+/// | replay or discard dead letters | [`dead`](Self::dead) |
+/// | check the schema before a deploy | [`verify`](Self::verify), [`schema_state`](Self::schema_state) |
+///
+/// It can be used on a large table while events are delivered: every query reads an index or a limited number of rows,
+/// and counts stop at a limit (see [`Stats`]). Nothing here can interfere with a delivery in progress: a change to a
+/// claimed event invalidates the claim, so that the result of its owner does not apply.
 ///
 /// ```no_run
 /// use outbox::admin::{Admin, DoctorOptions, EventFilter, EventQuery, Table};
@@ -48,6 +58,11 @@ use crate::store::{
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Errors
+/// Every method that asks the database returns [`Error::Database`] if it fails or if the table is missing. On SQLite,
+/// methods that change an event return [`Error::WriterLockTimeout`] if a transaction of this process stays open for too
+/// long. The methods below name further errors.
 ///
 /// # Cancel safety
 /// The future of every method can be dropped. A change may have happened by then.
@@ -88,42 +103,84 @@ impl<DB: Backend> Admin<DB> {
         Self { store, handled, due }
     }
 
-    /// Returns the name of the table.
+    /// Returns the table that this handle reads and changes.
     pub fn table(&self) -> &Table {
         self.store.table()
     }
 
-    /// Returns the handle for dead letters.
+    /// Returns the handle for the dead letters of the same table. In a running outbox, events that are replayed through
+    /// it are delivered at once.
     pub fn dead(&self) -> DeadEvents<DB> {
         DeadEvents::with(self.store.clone(), Arc::clone(&self.due))
     }
 
     /// Returns events of any status, newest first.
     ///
-    /// Rows whose status is unknown to this program are left out. For the next page, pass the sequence of the last
-    /// event to [`EventQuery::below`].
+    /// Rows whose status is unknown to this program are left out. Payloads are read only on request, with
+    /// [`Payloads::Include`].
+    ///
+    /// ```
+    /// use outbox::admin::EventQuery;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> outbox::Result<()> {
+    /// # let registry = outbox::listener::ListenerRegistry::new();
+    /// # let outbox = outbox::testing::outbox().listeners(registry).start().await;
+    /// # let mut tx = outbox.begin().await?;
+    /// # let events = (0..5).map(|_| outbox::EventEnvelope::json("Paid", "{}"));
+    /// # tx.write_all(events.collect::<Result<Vec<_>, _>>()?)?;
+    /// # tx.commit().await?;
+    /// # let admin = outbox.admin();
+    /// // Page by page: the next one begins below the last sequence of this one.
+    /// let mut query = EventQuery::new().limit(2);
+    /// # let mut seen = 0;
+    /// loop {
+    ///     let page = admin.list(&query).await?;
+    ///     let Some(last) = page.last() else { break };
+    ///     query = query.below(last.sequence);
+    ///     println!("{} events", page.len());
+    /// #   seen += page.len();
+    /// }
+    /// # assert_eq!(seen, 5);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// [`Error::Database`] if the database fails.
     pub async fn list(&self, query: &EventQuery) -> Result<Vec<EventRow>, Error> {
         self.store.list(query).await
     }
 
     /// Returns the event with an id, with its payload, or `None` if the table has none.
     ///
+    /// It is the first step to find out why an event was not delivered: `status`, `attempts` (the number of failed
+    /// attempts), `last_error`, `locked_by` and `available_at` of the row tell.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: outbox::admin::Admin<sqlx::Postgres>) -> outbox::Result<()> {
+    /// match admin.find("01K5Q4V1C0Z9W3T2J7X8Y6R5PM").await? {
+    ///     None => println!("never committed, purged, discarded, or in another table"),
+    ///     Some(row) => println!("{} after {} failures: {:?}", row.status, row.attempts, row.last_error),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// [`Error::Database`] if the database fails.
     pub async fn find(&self, event_id: impl AsRef<str>) -> Result<Option<EventRow>, Error> {
         self.store.find_event(event_id.as_ref()).await
     }
 
     /// Returns the events after a sequence, in the order of their sequences, at most `limit`.
     ///
-    /// This follows a table as it grows. Sequences are assigned at the insert and not at the commit, so an event with
-    /// a lower sequence may appear later: read the last few seconds again, as `outbox tail` does.
+    /// This follows a table as it grows. Sequences are assigned at the insert and not at the commit, so an event with a
+    /// lower sequence may appear later: read the last few seconds again, as `outbox tail` does with the help of
+    /// [`sequences`](Self::sequences).
     ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// [`Error::Database`] if the database fails.
     pub async fn follow(
         &self,
         after: i64,
@@ -135,10 +192,11 @@ impl<DB: Backend> Admin<DB> {
 
     /// Returns the sequences of the newest events after one sequence and up to another, at most `limit`.
     ///
-    /// It reads less than [`follow`](Self::follow), to find out which of the events that were read before are new.
+    /// It reads less than [`follow`](Self::follow), to find out which of the events in a range that was read before are
+    /// new.
     ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// [`Error::Database`] if the database fails.
     pub async fn sequences(&self, after: i64, until: i64, limit: u32) -> Result<Vec<i64>, Error> {
         self.store.sequences(after, until, limit).await
     }
@@ -146,10 +204,11 @@ impl<DB: Backend> Admin<DB> {
     /// Counts pending, claimed, dead and delivered events.
     ///
     /// In the `Admin` of a running outbox, [`Stats::unroutable`] counts pending events that this process has no
-    /// listener for; otherwise it is zero.
+    /// listener for; otherwise it is zero. A running outbox reads the same numbers every 15 seconds for its metrics, so
+    /// a dashboard needs no further queries.
     ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// [`Error::Database`] if the database fails.
     pub async fn stats(&self) -> Result<Stats, Error> {
         self.store.stats(&self.handled).await
     }
@@ -157,86 +216,120 @@ impl<DB: Backend> Admin<DB> {
     /// Counts the pending events of each type, in the order of their names. An event is overdue if it has been due for
     /// longer than `overdue`.
     ///
+    /// A type with overdue events and no claimed ones has no listener in a running process, or its listener is paused.
+    /// Of new and of retried events it considers up to 100,000 each, those that have been due longest.
+    ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// [`Error::Database`] if the database fails.
     pub async fn pending_by_type(&self, overdue: Duration) -> Result<Vec<PendingType>, Error> {
         self.store.pending_by_type(overdue).await
     }
 
-    /// Counts the dead letters of each event type, the most frequent first.
+    /// Counts the dead letters of each event type, the most frequent first. It considers up to 100,000 of them.
+    ///
     /// [`DeadEvents::groups`](crate::DeadEvents::groups) counts them by cause as well.
     ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// [`Error::Database`] if the database fails.
     pub async fn dead_by_type(&self) -> Result<Vec<(String, u64)>, Error> {
         self.store.dead_by_type().await
     }
 
-    /// Counts the events that were delivered within this time. Rows that were deleted on delivery or purged are not
+    /// Counts the events that were delivered within this time, up to 100,000: the throughput of all processes together.
+    ///
+    /// Rows that were deleted on delivery ([`Completion::Delete`](crate::store::Completion::Delete)) or purged are not
     /// counted.
     ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// [`Error::Database`] if the database fails.
     pub async fn recently_done(&self, within: Duration) -> Result<u64, Error> {
         self.store.recently_done(within).await
     }
 
-    /// Counts the events that were delivered longer ago than `age`, which a purge with this retention would delete.
+    /// Counts the events that were delivered longer ago than `age`, up to 100,000: those that a purge with this
+    /// retention would delete.
     ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// [`Error::Database`] if the database fails.
     pub async fn count_old_done(&self, age: Duration) -> Result<u64, Error> {
         self.store.count_old_done(age).await
     }
 
-    /// Counts the dead letters that were given up longer ago than `age`.
+    /// Counts the dead letters that were given up longer ago than `age`, up to 100,000: those that a purge with this
+    /// `dead_retention` would delete.
     ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// [`Error::Database`] if the database fails.
     pub async fn count_old_dead(&self, age: Duration) -> Result<u64, Error> {
         self.store.count_old_dead(age).await
     }
 
-    /// Returns the time of the database's clock, which decides when events are due.
+    /// Returns the time of the database's clock, which decides when events are due. Compare it with
+    /// [`EventRow::available_at`], instead of the clock of this process.
     ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// [`Error::Database`] if the database fails.
     pub async fn now(&self) -> Result<SystemTime, Error> {
         self.store.now().await
     }
 
     /// Checks the schema, the server and the pending events for problems, and changes nothing.
     ///
-    /// Each [`Finding`] has a severity and, if something is wrong, a remedy. If the table is missing, that is the only
-    /// finding.
+    /// It looks for missing indexes, settings of the server that break or slow down delivery, long transactions,
+    /// expired leases that no process has taken over, and event types that are due and not claimed. Each [`Finding`]
+    /// has a severity and, if something is wrong, a remedy. If the table is missing, that is the only finding.
+    ///
+    /// Run it when events are not delivered, and before a deploy with the event types that the new program handles
+    /// ([`DoctorOptions::types`]):
+    ///
+    /// ```no_run
+    /// use outbox::admin::{DoctorOptions, FindingLevel};
+    ///
+    /// # async fn example(admin: outbox::admin::Admin<sqlx::Postgres>) -> outbox::Result<()> {
+    /// let findings = admin.doctor(&DoctorOptions::new().types(["OrderPlaced", "OrderPaid"])).await?;
+    /// let worst = findings.iter().map(|finding| finding.level).max();
+    /// if worst >= Some(FindingLevel::Error) {
+    ///     std::process::exit(1);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// [`Error::Database`] if the database fails.
     pub async fn doctor(&self, options: &DoctorOptions) -> Result<Vec<Finding>, Error> {
         self.store.doctor(options).await
     }
 
     /// Compares the table with the schema that this program knows. It needs no privilege to change the table.
     ///
+    /// Use [`verify`](Self::verify) if only the answer matters whether the table can be used.
+    ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// [`Error::Database`] if the database fails. A missing table is not an error here but [`SchemaState::Missing`].
     pub async fn schema_state(&self) -> Result<SchemaState, Error> {
         self.store.schema_state().await
     }
 
     /// Checks that this program can use the table as it is. It needs no privilege to change the table.
     ///
+    /// Use it in a deployment whose processes may not migrate: before the start of the new program, it tells which SQL
+    /// has to be run.
+    ///
     /// # Errors
-    /// Returns [`Error::Schema`] if the table is missing, older or too new, with the SQL that it needs, or an error if
+    /// [`Error::Schema`] if the table is missing, older or too new, with the SQL that it needs; [`Error::Database`] if
     /// the database fails.
     pub async fn verify(&self) -> Result<(), Error> {
         self.store.verify().await
     }
 
-    /// Returns whether the connection to the server is encrypted; `None` if the database has no server.
+    /// Returns whether the connection to the server is encrypted; `None` if the database has no server, as SQLite.
+    ///
+    /// The server is asked, so that behind a connection pooler the answer is about the connection from there to the
+    /// server.
     ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// [`Error::Database`] if the database fails.
     pub async fn is_encrypted(&self) -> Result<Option<bool>, Error> {
         self.store.is_encrypted().await
     }

@@ -6,13 +6,30 @@ use crate::store::{Backend, PendingChange};
 impl<DB: Backend> Admin<DB> {
     /// Deletes one event that is not delivered yet.
     ///
-    /// Its id, event type and the reason are logged at info level; the payload is not. If the event is being delivered
-    /// at this moment, its listener is not interrupted: it may still take effect, but it is not called again.
+    /// Use it for an event that must not take effect any more, or that no program will ever handle. The reason is
+    /// required, and is logged at info level with the id and the event type; the payload is not. If the event is being
+    /// delivered at this moment, its listener is not interrupted: it may still take effect, but it is not called again.
     /// [`DeadEvents::discard`](crate::DeadEvents::discard) deletes a dead letter.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> outbox::Result<()> {
+    /// # let registry = outbox::listener::ListenerRegistry::new();
+    /// # let outbox = outbox::testing::outbox().listeners(registry).start().await;
+    /// # let mut tx = outbox.begin().await?;
+    /// # let event_id = tx.write(outbox::EventEnvelope::json("Reminder", "{}")?)?.expect("no hook suppresses it");
+    /// # tx.commit().await?;
+    /// outbox.admin().discard(event_id, "the customer has cancelled").await?;
+    /// assert!(outbox.admin().find(event_id).await?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
-    /// Returns [`Error::NoSuchEvent`], [`Error::NotPending`], [`Error::NoReason`] if the reason is blank, or an error
-    /// if the database fails.
+    /// - [`Error::NoSuchEvent`] if the table has no event with this id.
+    /// - [`Error::NotPending`] if the event is delivered or dead already.
+    /// - [`Error::NoReason`] if the reason is blank.
+    /// - [`Error::Database`] if the database fails; the event may be deleted.
     pub async fn discard(&self, event_id: impl AsRef<str>, reason: &str) -> Result<(), Error> {
         let event_id = event_id.as_ref();
         let reason = reason.trim();
@@ -41,8 +58,10 @@ impl<DB: Backend> Admin<DB> {
     /// is not interrupted, so another process may call it a second time. The number of failed attempts is unchanged.
     ///
     /// # Errors
-    /// Returns [`Error::NoSuchEvent`], [`Error::NotPending`], [`Error::NotClaimed`] if no process has claimed the event,
-    /// or an error if the database fails.
+    /// - [`Error::NoSuchEvent`] if the table has no event with this id.
+    /// - [`Error::NotPending`] if the event is delivered or dead.
+    /// - [`Error::NotClaimed`] if no process has claimed the event; there is nothing to end.
+    /// - [`Error::Database`] if the database fails.
     pub async fn release(&self, event_id: impl AsRef<str>) -> Result<(), Error> {
         self.change(PendingChange::Release, event_id.as_ref()).await?;
         (self.due)();
@@ -51,11 +70,34 @@ impl<DB: Backend> Admin<DB> {
 
     /// Makes one event due at once: a delayed event, or one that waits for its next attempt.
     ///
-    /// An event that is due already stays so. The number of failed attempts is unchanged.
+    /// Use it to test a fix without waiting for the back-off. An event that is due already stays so. The number of
+    /// failed attempts is unchanged.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> outbox::Result<()> {
+    /// # use outbox::listener::{Delivery, ListenerRegistry};
+    /// # let registry = ListenerRegistry::new().register("Reminder", |_: Delivery| async {});
+    /// # let outbox = outbox::testing::outbox().listeners(registry).start().await;
+    /// # let mut tx = outbox.begin().await?;
+    /// # let reminder = outbox::EventEnvelope::builder("Reminder").payload_json("{}");
+    /// let tomorrow = Duration::from_secs(24 * 60 * 60);
+    /// let event_id = tx.write(reminder.deliver_after(tomorrow))?.expect("no hook suppresses it");
+    /// tx.commit().await?;
+    ///
+    /// outbox.admin().make_due(event_id).await?;                    // today instead
+    /// # assert_eq!(outbox.drain().await.delivered(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// Returns [`Error::NoSuchEvent`], [`Error::NotPending`], [`Error::Claimed`] if a process is delivering the event,
-    /// or an error if the database fails.
+    /// - [`Error::NoSuchEvent`] if the table has no event with this id.
+    /// - [`Error::NotPending`] if the event is delivered or dead.
+    /// - [`Error::Claimed`] if a process is delivering the event: wait for the result, or [`release`](Self::release)
+    ///   it.
+    /// - [`Error::Database`] if the database fails.
     pub async fn make_due(&self, event_id: impl AsRef<str>) -> Result<(), Error> {
         self.change(PendingChange::MakeDue, event_id.as_ref()).await?;
         (self.due)();

@@ -11,18 +11,19 @@ use crate::throttle::Throttle;
 /// A bulk replay or discard of dead letters, one batch at a time.
 ///
 /// [`DeadEvents::replaying`](super::DeadEvents::replaying) and
-/// [`DeadEvents::discarding`](super::DeadEvents::discarding) start one, for programs that show progress or want to
-/// stop in between. Every batch is committed by itself, so the operation can be abandoned at any point and started
-/// again.
+/// [`DeadEvents::discarding`](super::DeadEvents::discarding) start one, for programs that show progress or want to stop
+/// in between. Every batch is committed by itself, so the operation can be abandoned at any point and started again. It
+/// takes the events that are dead when it starts, oldest first; events that die meanwhile are left.
 ///
 /// ```no_run
-/// # use outbox::dead::{DeadEvents, DeadFilter};
-/// # use outbox::tx::Backend;
-/// # use outbox::Error;
-/// # async fn example<DB: Backend>(dead: DeadEvents<DB>) -> Result<(), Error> {
-/// let mut bulk = dead.replaying(&DeadFilter::default(), 500).await?;
+/// use outbox::dead::{DeadEvents, DeadFilter};
+///
+/// # async fn example(dead: DeadEvents<sqlx::Postgres>) -> outbox::Result<()> {
+/// let filter = DeadFilter::new().event_type("Paid");
+/// let total = dead.count(&filter).await?;
+/// let mut bulk = dead.replaying(&filter, 500).await?;
 /// while bulk.next().await?.is_some() {
-///     println!("{} so far", bulk.done());
+///     println!("{} of {total}", bulk.done());
 /// }
 /// # Ok(())
 /// # }
@@ -64,14 +65,17 @@ impl<DB: Backend> BulkChange<DB> {
 
     /// Changes the next batch and returns the number of changed events, or `None` when no events are left.
     ///
-    /// Before every batch but the first it pauses, so that other statements get their share of the database.
+    /// Before every batch but the first it pauses for nine times as long as the last one took, at least 10 milliseconds
+    /// and at most a second, so that other statements get their share of the database. The number may be zero: another
+    /// person may have changed the events of the batch meanwhile.
     ///
     /// # Errors
-    /// Returns [`Error::Interrupted`] if the database fails. Call it again to continue with the same batch.
+    /// [`Error::Interrupted`] if the database fails, or does not answer within 30 seconds. Call it again to continue
+    /// with the same batch.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the batch may have been changed or not, and may be missing in
-    /// [`done`](Self::done). The next call starts with the same batch and skips what was changed.
+    /// If the future is dropped, the batch may have been changed or not, and may be missing in [`done`](Self::done).
+    /// The next call starts with the same batch and skips what was changed.
     pub async fn next(&mut self) -> Result<Option<u64>, Error> {
         self.throttle.pause().await;
         let started = Instant::now();
@@ -80,7 +84,7 @@ impl<DB: Backend> BulkChange<DB> {
         changed.map_err(|source| Error::Interrupted { done: self.done, source: Box::new(source) })
     }
 
-    /// Returns the number of events changed so far.
+    /// Returns the number of events changed so far, by all batches.
     pub fn done(&self) -> u64 {
         self.done
     }

@@ -5,22 +5,23 @@ use super::cursor::Cursor;
 use crate::Error;
 use crate::store::{Backend, DeadKey, Fingerprint, pattern};
 
-/// The dead letters of one event type that have the same cause.
+/// The dead letters of one event type that have the same cause, from [`DeadEvents::groups`](super::DeadEvents::groups).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadGroup {
-    /// The name of the event type.
+    /// The name of the event type that all of them have.
     pub event_type: String,
-    /// The fingerprint of the cause, for use in a [`DeadFilter`](crate::store::DeadFilter). `None` in the group
-    /// that collects the rest when there are more than 1,000 groups.
+    /// The fingerprint of the cause, to select the group with
+    /// [`DeadFilter::fingerprint`](crate::store::DeadFilter::fingerprint). `None` in the group that collects the rest
+    /// when there are more than 1,000 groups.
     pub fingerprint: Option<Fingerprint>,
     /// The common pattern of their errors: numbers and ids are replaced by `#`, quoted words by `…`.
     pub error: String,
-    /// The number of dead letters.
+    /// The number of dead letters in the group.
     pub count: u64,
-    /// The time of the first death.
+    /// When the first of them was given up: the beginning of the incident.
     pub first_at: Option<SystemTime>,
-    /// The time of the last death.
+    /// When the last of them was given up. If that is long ago, the cause may be gone.
     pub last_at: Option<SystemTime>,
 }
 

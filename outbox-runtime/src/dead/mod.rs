@@ -24,29 +24,58 @@ use crate::store::{Backend, DeadEvent, DeadFilter, Store, Table};
 use bulk::{Change, log_discarded};
 use cursor::Cursor;
 
-/// The dead letters of an outbox: events that failed too often or with a permanent error.
+/// The dead letters of an outbox: events that were given up, as in the dead-letter queue of a message broker.
 ///
-/// They remain in the table until they are replayed or discarded, or until the purge deletes them if
-/// `purge.dead_retention` is set. [`Outbox::dead_events`](crate::Outbox::dead_events) returns the handle of a running
-/// outbox; [`DeadEvents::new`] makes one for a program that runs no outbox, such as a maintenance task. Cloning it
-/// is cheap.
+/// An event becomes a dead letter when its listener has failed as often as
+/// [`max_attempts`](crate::Config::max_attempts) permits, or with a permanent error; so does an event that has ended
+/// its process five times, a row that cannot be decoded, and with [`Unroutable::Dead`](crate::Unroutable::Dead) an
+/// event without a listener. Each death is logged at error level and counted. The event remains in the table with the
+/// status DEAD and its last error, until a person decides:
 ///
-/// ```no_run
-/// # use outbox::dead::{DeadEvents, DeadFilter};
-/// # use outbox::tx::Backend;
-/// # use outbox::Error;
-/// # async fn example<DB: Backend>(dead: DeadEvents<DB>) -> Result<(), Error> {
-/// for group in dead.groups(&DeadFilter::default()).await? {
-///     println!("{} × {}: {}", group.count, group.event_type, group.error);
+/// - **replay** it when its cause is fixed: it is delivered again, with all its attempts;
+/// - **discard** it if it is of no more use: its row is deleted, and the reason logged.
+///
+/// The purge deletes dead letters only if [`dead_retention`](crate::PurgeConfig::dead_retention) is set.
+///
+/// [`Outbox::dead_events`](crate::Outbox::dead_events) returns the handle of a running outbox; [`DeadEvents::new`]
+/// makes one for a program that runs no outbox, such as a maintenance task. Cloning it is cheap.
+///
+/// ```
+/// use outbox::dead::DeadFilter;
+/// # use outbox::listener::{Delivery, ListenerRegistry};
+/// # use std::sync::atomic::{AtomicBool, Ordering};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> outbox::Result<()> {
+/// # static FIXED: AtomicBool = AtomicBool::new(false);
+/// # let registry = ListenerRegistry::new().register("Paid", |_: Delivery| async {
+/// #     let fixed = FIXED.load(Ordering::Relaxed);
+/// #     fixed.then_some(()).ok_or_else(|| outbox::ListenerError::permanent("order 7: no address"))
+/// # });
+/// # let outbox = outbox::testing::outbox().listeners(registry).start().await;
+/// # let mut tx = outbox.begin().await?;
+/// # tx.write(outbox::EventEnvelope::json("Paid", "{}")?)?;
+/// # tx.commit().await?;
+/// # assert_eq!(outbox.drain().await.dead(), 1);
+/// let dead = outbox.dead_events();
+///
+/// // What has failed, and why? A thousand dead letters with one cause are one group.
+/// for group in dead.groups(&DeadFilter::new()).await? {
+///     println!("{} × {}: {}", group.count, group.event_type, group.error);    // 1 × Paid: order #: no address
+/// #   assert_eq!((group.count, group.event_type.as_str(), group.error.as_str()), (1, "Paid", "order #: no address"));
 /// }
+///
+/// // The cause is fixed: deliver the payments again, 500 at a time.
+/// # FIXED.store(true, Ordering::Relaxed);
 /// let replayed = dead.replay_all(&DeadFilter::new().event_type("Paid"), 500).await?;
+/// assert_eq!(replayed, 1);
+/// # assert_eq!(outbox.drain().await.delivered(), 1);
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// # Cancel safety
-/// The future of every method can be dropped. A replay or discard of one event may have happened by then; a bulk
-/// replay or discard keeps the batches that were committed.
+/// The future of every method can be dropped. A replay or discard of one event may have happened by then; a bulk replay
+/// or discard keeps the batches that were committed.
 pub struct DeadEvents<DB: Backend> {
     store: Store<DB>,
     replayed: Arc<dyn Fn() + Send + Sync>,
@@ -65,7 +94,9 @@ impl<DB: Backend> fmt::Debug for DeadEvents<DB> {
 }
 
 impl<DB: Backend> DeadEvents<DB> {
-    /// Makes a handle for the dead letters of a table.
+    /// Makes a handle for the dead letters of a table, without connecting to the database.
+    ///
+    /// Events that are replayed through it are found by the pollers of other processes, within their poll interval.
     pub fn new(pool: Pool<DB>, table: Table) -> Self {
         Self::with(Store::new(pool, table), Arc::new(|| {}))
     }
@@ -75,10 +106,12 @@ impl<DB: Backend> DeadEvents<DB> {
         Self { store, replayed }
     }
 
-    /// Returns the oldest dead letters that match a filter, at most `limit`.
+    /// Returns the oldest dead letters that match a filter, with their payloads, at most `limit`.
+    ///
+    /// Use [`stream`](Self::stream) for any number of them, and [`groups`](Self::groups) for an overview.
     ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// [`Error::Database`] if the database fails.
     pub async fn query(&self, filter: &DeadFilter, limit: u32) -> Result<Vec<DeadEvent>, Error> {
         let (mut found, mut after) = (Vec::new(), 0);
         while found.len() < limit as usize {
@@ -99,18 +132,21 @@ impl<DB: Backend> DeadEvents<DB> {
         DeadStream::new(self.store.clone(), filter)
     }
 
-    /// Returns the dead letter with an id, or `None` if there is none.
+    /// Returns the dead letter with an id, or `None` if there is no such event or it is not dead.
+    /// [`Admin::find`](crate::Admin::find) finds events of any status.
     ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// [`Error::Database`] if the database fails.
     pub async fn find(&self, event_id: impl AsRef<str>) -> Result<Option<DeadEvent>, Error> {
         self.store.dead_one(event_id.as_ref()).await
     }
 
     /// Counts the dead letters that match a filter.
     ///
+    /// With a fingerprint in the filter, it reads the errors of all dead letters that match the rest of it.
+    ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// [`Error::Database`] if the database fails.
     pub async fn count(&self, filter: &DeadFilter) -> Result<u64, Error> {
         if filter.fingerprint.is_none() {
             return self.store.count_dead(&filter.events).await;
@@ -124,16 +160,39 @@ impl<DB: Backend> DeadEvents<DB> {
 
     /// Counts the dead letters that match a filter by event type and cause, the most frequent first.
     ///
+    /// Errors that differ only in numbers, ids and quoted words have the same cause: see
+    /// [`Fingerprint`](crate::store::Fingerprint). It reads the errors of all matching dead letters, and returns at
+    /// most 1,000 groups and one for the rest of each event type.
+    ///
+    /// ```no_run
+    /// use outbox::dead::{DeadEvents, DeadFilter};
+    ///
+    /// # async fn example(dead: DeadEvents<sqlx::Postgres>) -> outbox::Result<()> {
+    /// // Replays everything that died of the most frequent cause.
+    /// let groups = dead.groups(&DeadFilter::new()).await?;
+    /// if let Some(cause) = groups.first().and_then(|group| group.fingerprint) {
+    ///     dead.replay_all(&DeadFilter::new().fingerprint(cause), 500).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
-    /// Returns an error if the database fails.
+    /// [`Error::Database`] if the database fails.
     pub async fn groups(&self, filter: &DeadFilter) -> Result<Vec<DeadGroup>, Error> {
         group::collect(Cursor::start(&self.store, filter, cursor::PAGE).await?).await
     }
 
-    /// Replays one dead letter: it becomes NEW, without failed attempts, and is due at once.
+    /// Replays one dead letter: its status is NEW, without failed attempts and without the last error, and it is due at
+    /// once.
+    ///
+    /// In a running outbox it is delivered at once. The event keeps its id, so a listener that deduplicates by it must
+    /// not have recorded the failed attempts as handled.
     ///
     /// # Errors
-    /// Returns [`Error::NoSuchEvent`], [`Error::NotDead`], or an error if the database fails.
+    /// - [`Error::NoSuchEvent`] if the table has no event with this id.
+    /// - [`Error::NotDead`] if the event is pending or delivered, for example because it was replayed meanwhile.
+    /// - [`Error::Database`] if the database fails.
     pub async fn replay(&self, event_id: impl AsRef<str>) -> Result<(), Error> {
         let event_id = event_id.as_ref();
         let sequence = self.sequence_of(event_id).await?;
@@ -147,20 +206,25 @@ impl<DB: Backend> DeadEvents<DB> {
 
     /// Replays all dead letters that match a filter, `batch` at a time, and returns their number.
     ///
-    /// It pauses between batches, so that other transactions can write meanwhile. Only events that are dead when it
-    /// starts are replayed, so it ends even if replayed events fail again.
+    /// It pauses between batches, so that other transactions can write meanwhile, and so that a large replay does not
+    /// flood the listeners. Only events that are dead when it starts are replayed, so it ends even if replayed events
+    /// fail again. 500 is a good batch size; a smaller one spreads the replay over more time. For a display of the
+    /// progress, use [`replaying`](Self::replaying).
     ///
     /// # Errors
-    /// Returns [`Error::Interrupted`] with the number of replayed events if the database fails; they remain
-    /// replayed, and calling it again continues with the rest. Returns [`Error::BatchSizeZero`] if `batch` is zero.
+    /// - [`Error::Interrupted`] with the number of replayed events if the database fails; they remain replayed, and
+    ///   calling it again continues with the rest.
+    /// - [`Error::BatchSizeZero`] if `batch` is zero.
     pub async fn replay_all(&self, filter: &DeadFilter, batch: u32) -> Result<u64, Error> {
         self.replaying(filter, batch).await?.run().await
     }
 
-    /// Starts a bulk replay that runs one batch at a time. See [`replay_all`](Self::replay_all).
+    /// Starts a bulk replay that the caller runs one batch at a time. See [`replay_all`](Self::replay_all) for what it
+    /// does, and [`BulkChange`] for an example.
     ///
     /// # Errors
-    /// Returns [`Error::BatchSizeZero`] if `batch` is zero, or an error if the database fails.
+    /// [`Error::BatchSizeZero`] if `batch` is zero, and [`Error::Database`] if the database fails. Nothing is replayed
+    /// then.
     pub async fn replaying(
         &self,
         filter: &DeadFilter,
@@ -170,14 +234,17 @@ impl<DB: Backend> DeadEvents<DB> {
         BulkChange::start(&self.store, filter, batch, change).await
     }
 
-    /// Deletes one dead letter.
+    /// Deletes one dead letter, for good.
     ///
-    /// Its id, event type, last error and the reason are logged at info level; aggregate, tenant and payload are
-    /// not.
+    /// The reason is required: with the id, the event type and the last error it is logged at info level, and that line
+    /// is all that is left of the event. Aggregate, tenant and payload are not logged.
     ///
     /// # Errors
-    /// Returns [`Error::NoSuchEvent`], [`Error::NotDead`], [`Error::NoReason`] if the reason is blank, or an error
-    /// if the database fails.
+    /// - [`Error::NoSuchEvent`] if the table has no event with this id.
+    /// - [`Error::NotDead`] if the event is pending or delivered. [`Admin::discard`](crate::Admin::discard) deletes a
+    ///   pending one.
+    /// - [`Error::NoReason`] if the reason is blank.
+    /// - [`Error::Database`] if the database fails; the event may be deleted.
     pub async fn discard(&self, event_id: impl AsRef<str>, reason: &str) -> Result<(), Error> {
         let (event_id, reason) = (event_id.as_ref(), checked(reason)?);
         let sequence = self.sequence_of(event_id).await?;
@@ -192,19 +259,33 @@ impl<DB: Backend> DeadEvents<DB> {
 
     /// Deletes all dead letters that match a filter, one batch at a time, and returns their number.
     ///
-    /// Only events that are dead when it starts are deleted. Each is logged as in [`discard`](Self::discard).
+    /// Only events that are dead when it starts are deleted. Each is logged as in [`discard`](Self::discard). Check
+    /// with [`count`](Self::count) or [`query`](Self::query) what the filter selects: [`DeadFilter::new`] without
+    /// anything selects every dead letter.
+    ///
+    /// ```no_run
+    /// use outbox::dead::{DeadEvents, DeadFilter};
+    ///
+    /// # async fn example(dead: DeadEvents<sqlx::Postgres>) -> outbox::Result<()> {
+    /// let reminders = DeadFilter::new().event_type("Reminder");
+    /// let discarded = dead.discard_all(&reminders, "the campaign is over").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// Returns [`Error::NoReason`] if the reason is blank, and [`Error::Interrupted`] with the number of deleted
-    /// events if the database fails.
+    /// - [`Error::NoReason`] if the reason is blank.
+    /// - [`Error::Interrupted`] with the number of deleted events if the database fails; call it again to delete the
+    ///   rest.
     pub async fn discard_all(&self, filter: &DeadFilter, reason: &str) -> Result<u64, Error> {
         self.discarding(filter, reason).await?.run().await
     }
 
-    /// Starts a bulk discard that runs one batch at a time. See [`discard_all`](Self::discard_all).
+    /// Starts a bulk discard that the caller runs one batch at a time. See [`discard_all`](Self::discard_all).
     ///
     /// # Errors
-    /// Returns [`Error::NoReason`] if the reason is blank, or an error if the database fails.
+    /// [`Error::NoReason`] if the reason is blank, and [`Error::Database`] if the database fails. Nothing is deleted
+    /// then.
     pub async fn discarding(
         &self,
         filter: &DeadFilter,

@@ -13,7 +13,25 @@ pub(super) const PAGE: u32 = 50;
 
 /// A stream of dead letters, oldest first, made by [`DeadEvents::stream`](super::DeadEvents::stream).
 ///
-/// It reads one page at a time. After an error it can be polled again, and continues where it was.
+/// It implements `futures_core::Stream`, so `StreamExt` of `futures` or `tokio-stream` has its combinators. It reads
+/// pages of 50, because a payload may have a megabyte, and keeps no transaction or connection between them. After an
+/// error it can be polled again, and continues where it was. Events that become dead while it runs may be included.
+///
+/// ```no_run
+/// use futures_core::Stream;
+/// use outbox::dead::DeadFilter;
+/// use std::pin::pin;
+///
+/// # async fn example(outbox: outbox::Outbox<sqlx::Postgres>) -> outbox::Result<()> {
+/// let mut dead = pin!(outbox.dead_events().stream(DeadFilter::new().tenant("acme")));
+/// // With `StreamExt`, this is `dead.next().await`.
+/// while let Some(dead) = std::future::poll_fn(|context| dead.as_mut().poll_next(context)).await {
+///     let dead = dead?;
+///     println!("{} {}", dead.event_id, dead.last_error.unwrap_or_default());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct DeadStream<DB: Backend> {
     store: Store<DB>,
     filter: DeadFilter,

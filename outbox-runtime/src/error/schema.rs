@@ -6,78 +6,106 @@ use super::Error as OutboxError;
 use crate::table::Table;
 
 /// The reason why a table cannot be used as it is.
+///
+/// [`Admin::verify`](crate::Admin::verify) and [`migrate`](crate::store::migrate) return it as
+/// [`Error::Schema`](crate::Error::Schema), and a failed start contains it as
+/// [`StartFault::Schema`](crate::StartFault::Schema). Where SQL can help, the error contains the statements, for a user
+/// with more privileges than the application has.
+///
+/// ```no_run
+/// use outbox::Error;
+/// use outbox::admin::{Admin, Table};
+/// use outbox::error::SchemaError;
+///
+/// # async fn example(pool: sqlx::PgPool) -> outbox::Result<()> {
+/// match Admin::new(pool, Table::default()).verify().await {
+///     Err(Error::Schema(SchemaError::Missing { sql, .. } | SchemaError::Older { sql, .. })) => println!("{sql}"),
+///     verified => verified?,
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SchemaError {
     /// The table has a later version than this program knows, and does not permit programs like this one.
+    ///
+    /// It happens when an old program is started after a migration that is not compatible with it. Deploy the newer
+    /// program.
     #[error(
         "table `{table}` has schema version {found}, which requires a program that knows version {} or later, \
          and this program knows versions up to {known}; deploy the newer program", .min_code.unwrap_or(*found)
     )]
     Newer {
-        /// The table.
+        /// The table that was examined.
         table: Table,
-        /// The version of the table.
+        /// The schema version of the table.
         found: i64,
-        /// The latest version that this program knows.
+        /// The latest schema version that this program knows.
         known: i64,
         /// The oldest program that the table permits, by the latest version that it knows; `None` if it is not
         /// recorded.
         min_code: Option<i64>,
     },
 
-    /// The table lacks migrations that this program needs.
+    /// The table lacks migrations that this program needs. [`migrate`](crate::store::migrate) runs them, and so does
+    /// [`Builder::start`](crate::Builder::start).
     #[error(
         "table `{table}` has schema version {found}, and this program needs version {known}; run `migrate`, or have \
          a user with the required privileges run this SQL:\n\n{sql}"
     )]
     Older {
-        /// The table.
+        /// The table that was examined.
         table: Table,
-        /// The version of the table.
+        /// The schema version of the table.
         found: i64,
-        /// The version that this program needs.
+        /// The schema version that this program needs.
         known: i64,
-        /// The statements that the table needs.
+        /// The statements that the table needs, to be run manually.
         sql: String,
     },
 
-    /// The table does not exist, or lacks columns.
+    /// The table does not exist, lacks columns of an outbox table, or may not be read by this user.
+    ///
+    /// Check the name of the table and the database of the pool, then create it with
+    /// [`migrate`](crate::store::migrate).
     #[error(
         "table `{table}` is missing or is not an outbox table; run `migrate`, or have a user with the required \
          privileges run this SQL:\n\n{sql}"
     )]
     Missing {
-        /// The table.
+        /// The table that was looked for.
         table: Table,
-        /// The SQL that creates it.
+        /// The SQL that creates the table, to be run manually.
         sql: String,
-        /// The error of the database.
+        /// The error of the database, which tells a missing table from a missing privilege.
         source: sqlx::Error,
     },
 
-    /// A migration failed. On PostgreSQL and SQLite it has changed nothing; on MySQL the next one continues it.
+    /// A migration failed. On PostgreSQL and SQLite it has changed nothing; on MySQL, where each statement is committed
+    /// by itself, the next migration completes it. Remove the cause that the source names, and migrate again.
     #[error("migrating table `{table}` failed while {step}")]
     Migration {
-        /// The table.
+        /// The table that was to be migrated.
         table: Table,
-        /// The step that failed.
+        /// The step that failed, worded to follow "while".
         step: String,
         /// The error of the database.
         source: sqlx::Error,
     },
 
-    /// Another session has held the migration lock for longer than the pool waits for a connection
-    /// (`acquire_timeout`).
+    /// Another session has held the migration lock for longer than the pool waits for a connection (`acquire_timeout`).
+    ///
+    /// Usually another process is migrating a large table: wait and start again. If that session hangs, end it.
     #[error(
         "table `{table}` was not migrated: {} held the migration lock for longer than {after:?}; wait until \
          the other migration has ended and start again, or end that session if it hangs, or give the pool a \
          longer `acquire_timeout`", holder(.session, .lock)
     )]
     Locked {
-        /// The table.
+        /// The table that was to be migrated.
         table: Table,
-        /// How long it waited.
+        /// How long this session has waited for the lock.
         after: Duration,
         /// The session that held the lock, if known: a process id of PostgreSQL, a connection id of MySQL.
         session: Option<i64>,
@@ -86,18 +114,19 @@ pub enum SchemaError {
         lock: String,
     },
 
-    /// The table cannot be used as it is, and creating it failed.
+    /// The table cannot be used as it is, and creating it failed, usually because the user may not create tables. Have
+    /// a user with the required privileges run the SQL.
     // With its causes, since the SQL comes last.
     #[error(
         "table `{table}` cannot be used ({found}), and it could not be created: {}; fix this, or have a user with \
          the required privileges run this SQL:\n\n{sql}", super::chain(.source)
     )]
     NotMade {
-        /// The table.
+        /// The table that was to be created.
         table: Table,
         /// The error of the database about the table as it is.
         found: Box<sqlx::Error>,
-        /// The SQL that creates it.
+        /// The SQL that creates the table, to be run manually.
         sql: String,
         /// The reason why it could not be created.
         source: Box<OutboxError>,
@@ -110,14 +139,16 @@ pub enum SchemaError {
          migrated: {}; fix this, or have a user with the required privileges run this SQL:\n\n{sql}",
         super::chain(.source)
     )]
+    /// The table lacks migrations that this program needs, and running them failed, usually because the user may not
+    /// alter tables. Have a user with the required privileges run the SQL.
     NotMigrated {
-        /// The table.
+        /// The table that was to be migrated.
         table: Table,
-        /// The version of the table.
+        /// The schema version of the table.
         found: i64,
-        /// The version that this program needs.
+        /// The schema version that this program needs.
         known: i64,
-        /// The statements that the table needs.
+        /// The statements that the table needs, to be run manually.
         sql: String,
         /// The reason why it could not be migrated.
         source: Box<OutboxError>,

@@ -5,7 +5,33 @@ use thiserror::Error as ThisError;
 use super::{ConfigFault, Error, SchemaError, chain};
 use crate::listener::RegistryFault;
 
-/// All faults that prevent the start of an outbox.
+/// Everything that prevents the start of an outbox, collected in one error.
+///
+/// A start checks all options, listeners and the table before it gives up, so that one run shows all mistakes. The
+/// message lists one fault per line, each with its remedy, and `Debug` prints the same text, because a `main` that
+/// returns the error shows that. Nothing is running after this error, and the table was not changed unless a migration
+/// failed half-way.
+///
+/// ```
+/// use outbox::error::StartFault;
+/// use outbox::listener::ListenerRegistry;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = sqlx::SqlitePool::connect_lazy("sqlite::memory:")?;       // up to 10 connections
+/// let refused = outbox::builder(pool).workers(0).listeners(ListenerRegistry::new()).start().await;
+/// let Err(outbox::Error::Start(error)) = refused else { panic!("it started") };
+/// for fault in error.faults() {
+///     match fault {
+///         StartFault::Config(fault) => println!("option {}: {}", fault.option, fault.expected),
+///         StartFault::Registry(fault) => println!("listeners: {fault}"),
+///         fault => println!("database: {fault}"),
+///     }
+/// }
+/// assert_eq!(error.faults().len(), 3);
+/// # Ok(())
+/// # }
+/// ```
 pub struct StartError {
     faults: Vec<StartFault>,
 }
@@ -15,7 +41,8 @@ impl StartError {
         Self { faults }
     }
 
-    /// Returns the faults.
+    /// Returns the faults: invalid options first, then listeners, then the table and the database. There is at least
+    /// one.
     pub fn faults(&self) -> &[StartFault] {
         &self.faults
     }
@@ -50,23 +77,26 @@ impl std::error::Error for StartError {
     }
 }
 
-/// A fault that prevents the start of an outbox.
+/// One reason why an outbox cannot be started. Its message names the remedy.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum StartFault {
-    /// An option is invalid.
+    /// An option is invalid. Change it to one of the values that the fault expects.
     #[error(transparent)]
     Config(#[from] ConfigFault),
-    /// The listener registry has a fault.
+    /// The listeners have a fault: one is declared twice, lacks its state, or none is linked. The message names file
+    /// and line.
     #[error(transparent)]
     Registry(#[from] RegistryFault),
-    /// The table cannot be used.
+    /// The table cannot be used, and could not be created or migrated. The message contains the SQL for a user who may
+    /// do so.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// The database failed.
+    /// The database failed: it cannot be reached, or refuses the login or a statement. The message contains all causes.
     #[error("{}", chain(.0))]
     Database(#[source] Box<Error>),
-    /// The pool has several connections to a SQLite database in memory, which cannot share it.
+    /// The pool has several connections to a SQLite database in memory, of which each would see a database of its own.
+    /// Create the pool with `SqlitePoolOptions::new().max_connections(1)`, or use a file.
     #[error(
         "a SQLite database in memory belongs to one connection; create the pool with \
          `SqlitePoolOptions::new().max_connections(1)`, or use a file"

@@ -1,6 +1,8 @@
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
+use super::delay::{delay, storable};
 use super::envelope::{IdUsed, Parts};
+use super::into_envelope::Chosen;
 use super::name::IntoAggregateName;
 use super::{
     AggregateName, Delay, EventEnvelope, EventError, EventId, EventName, EventType, Field, Headers,
@@ -8,13 +10,14 @@ use super::{
 };
 use crate::clock;
 
-/// Starts building an envelope for a typed event.
+/// Starts building an envelope for a typed event, to set more than the event itself carries.
 ///
-/// `tx.write(..)` takes a typed event as it is. Use this function to set more than the event itself carries:
-/// an aggregate id, a tenant, headers, an id of your own, or a delay. The builder can be written without calling
-/// [`build`](EnvelopeBuilder::build).
+/// [`Tx::write`](crate::write::Tx::write) takes a typed event as it is, so most writes do not need this function. Use
+/// it to add a tenant, headers or a delay, to choose the event's id, or to override the aggregate that the type
+/// declares. The builder can be written without calling [`build`](EnvelopeBuilder::build).
 ///
-/// An event that cannot be serialised is not reported here, but by `build` or by the write.
+/// An event that cannot be serialised is not reported here, but by `build` or by the write:
+/// [`EventError::PayloadNotSerializable`].
 ///
 /// ```
 /// use outbox::EventType;
@@ -52,12 +55,60 @@ pub fn event<E: EventType>(event: E) -> EnvelopeBuilder<Typed> {
 
 /// Builds an [`EventEnvelope`].
 ///
-/// [`event`] starts one for a typed event, [`EventEnvelope::builder`] one for an event with a dynamic name. `K` is
-/// where name and payload come from: with [`Typed`] both come from the event, with [`Dynamic`] the name is a string
-/// and the payload is raw JSON.
+/// [`event`] starts one for a typed event, [`EventEnvelope::builder`] one for an event whose name is known only at run
+/// time. `K` is where name and payload come from: with [`Typed`] both come from the event, with [`Dynamic`] the name is
+/// a string and the payload is raw JSON. Everything else has a default:
+///
+/// | value | default |
+/// |---|---|
+/// | [`event_id`](Self::event_id) | a generated id, see [`EventId`] |
+/// | [`occurred_at`](Self::occurred_at) | the time of the write |
+/// | [`aggregate_type`](Self::aggregate_type) | what the event's type declares, otherwise [`Global`](super::Global) |
+/// | [`aggregate_id`](Self::aggregate_id) | the field marked `#[outbox(aggregate_id)]`, otherwise none |
+/// | [`tenant`](Self::tenant) | none |
+/// | [`header`](Self::header) | none; with the feature `opentelemetry` the trace context of the writer |
+/// | [`deliver_at`](Self::deliver_at), [`deliver_after`](Self::deliver_after) | the event is due when it is committed |
 ///
 /// The setters check nothing. [`build`](Self::build) checks every value, and so does writing the builder with
-/// `tx.write(..)`, before any SQL runs.
+/// [`Tx::write`](crate::write::Tx::write), before any SQL runs: an invalid event cannot abort the business transaction.
+///
+/// # Examples
+///
+/// A reminder that is due in an hour, under an id by which it is written once and can be found again:
+///
+/// ```
+/// use outbox::EventType;
+/// use std::time::Duration;
+///
+/// #[derive(EventType)]
+/// #[outbox(aggregate = "Invoice")]
+/// enum InvoiceEvent {
+///     PaymentDue { #[outbox(aggregate_id)] invoice: u32 },
+/// }
+///
+/// let reminder = outbox::event(InvoiceEvent::PaymentDue { invoice: 7 })
+///     .event_id("payment-due-7")
+///     .deliver_after(Duration::from_secs(3600))
+///     .build()?;
+/// assert_eq!(reminder.event_id().as_str(), "payment-due-7");
+/// assert_eq!(reminder.aggregate_id(), Some("7"));
+/// # Ok::<(), outbox::event::EventError>(())
+/// ```
+///
+/// An event that is relayed from another system, without a Rust type:
+///
+/// ```
+/// use outbox::EventEnvelope;
+///
+/// let (name, body) = ("UserCreated", br#"{"id":42}"#);
+/// let envelope = EventEnvelope::builder(name)
+///     .aggregate_type("User")
+///     .header("source", "crm")
+///     .payload_bytes(body)
+///     .build()?;
+/// assert_eq!(envelope.headers().get("source"), Some("crm"));
+/// # Ok::<(), outbox::event::EventError>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a builder does nothing until it is built or written"]
 pub struct EnvelopeBuilder<K> {
@@ -73,6 +124,8 @@ pub struct EnvelopeBuilder<K> {
 }
 
 /// Marks an [`EnvelopeBuilder`] whose name and payload come from a typed event.
+///
+/// [`event`] returns such a builder. A program names this type only in signatures: `EnvelopeBuilder<Typed>`.
 #[derive(Debug)]
 pub struct Typed {
     event_type: EventName,
@@ -80,6 +133,9 @@ pub struct Typed {
 }
 
 /// Marks an [`EnvelopeBuilder`] whose name is a string and whose payload is raw JSON.
+///
+/// [`EventEnvelope::builder`] returns such a builder; only it has [`payload_json`](EnvelopeBuilder::payload_json) and
+/// [`payload_bytes`](EnvelopeBuilder::payload_bytes).
 #[derive(Debug)]
 pub struct Dynamic {
     event_type: String,
@@ -113,61 +169,132 @@ impl<K> EnvelopeBuilder<K> {
 
     /// Sets the event's id, instead of generating one.
     ///
-    /// Writing the same id twice stores one event, so an id of your own makes a write idempotent. It may have
-    /// 1 to 36 characters from `!` to `~`.
+    /// An id of your own makes a write idempotent: writing an id that is in the table already adds no row and is not an
+    /// error, so a request that is repeated by its client publishes its event once. Derive the id from what makes the
+    /// event unique, such as the id of the request or of the invoice. It may have 1 to 36 characters from `!` to `~`,
+    /// for example a UUID with its hyphens.
+    ///
+    /// The deduplication lasts as long as the row: a delivered event is purged after `purge.retention` (7 days by
+    /// default), or deleted at once with [`Completion::Delete`](crate::store::Completion::Delete), and its id can be
+    /// written again then. [`Tx::flush`](crate::write::Tx::flush) and
+    /// [`Receipt::is_new`](crate::write::Receipt::is_new) tell a new event from a duplicate.
+    ///
+    /// ```
+    /// # use outbox::EventEnvelope;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let outbox = outbox::testing::outbox().listeners(outbox::listener::ListenerRegistry::new()).start().await;
+    /// let invoiced = || EventEnvelope::builder("Invoiced").payload_json("{}").event_id("invoice-7");
+    /// for _request in ["the first", "its repetition"] {
+    ///     let mut tx = outbox.begin().await?;
+    ///     tx.write(invoiced())?;
+    ///     tx.commit().await?;
+    /// }
+    /// assert_eq!(outbox.published().await.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn event_id(mut self, id: impl AsRef<str>) -> Self {
         self.event_id = Some(id.as_ref().parse());
         self
     }
 
-    /// Sets the time at which the event happened; the default is the time at which it is built or written.
+    /// Sets the time at which the event happened; the default is the time at which it is built or written, by the clock
+    /// of this process.
     ///
-    /// The time is truncated to whole microseconds, which every database can store.
+    /// Set it for events that happened earlier, such as imported ones. It is information for listeners and for the
+    /// metric of the delivery lag: it neither delays the event nor orders it. The time is truncated to whole
+    /// microseconds, which every database can store.
     pub fn occurred_at(mut self, time: SystemTime) -> Self {
         self.occurred_at = Some(time);
         self
     }
 
     /// Sets the aggregate type: a value of a type that derives [`AggregateType`](super::AggregateType), or a name.
+    ///
+    /// It is part of the key by which the listener is found, together with the event type. For a typed event it
+    /// overrides what the type declares with `#[outbox(aggregate = ..)]`.
+    ///
+    /// ```
+    /// use outbox::{AggregateType, EventEnvelope};
+    ///
+    /// #[derive(AggregateType)]
+    /// enum Aggregates { Order, Customer }
+    ///
+    /// let by_type = EventEnvelope::builder("Moved").payload_json("{}").aggregate_type(Aggregates::Customer);
+    /// let by_name = EventEnvelope::builder("Moved").payload_json("{}").aggregate_type("Customer");
+    /// assert_eq!(by_type.build()?.aggregate_type(), by_name.build()?.aggregate_type());
+    /// # Ok::<(), outbox::event::EventError>(())
+    /// ```
     pub fn aggregate_type(mut self, aggregate: impl IntoAggregateName) -> Self {
         self.aggregate_type = aggregate.into_aggregate_name();
         self
     }
 
-    /// Sets the id of the aggregate that the event belongs to.
+    /// Sets the id of the aggregate that the event belongs to, such as the number of an order.
+    ///
+    /// A typed event sets it by itself if one of its fields is marked `#[outbox(aggregate_id)]`. It is stored in a
+    /// column of its own, so that events can be found by it
+    /// ([`EventFilter::aggregate_id`](crate::store::EventFilter::aggregate_id)), and it is a field of the spans in
+    /// which listeners run. It has no influence on the delivery: events of one aggregate may be delivered concurrently
+    /// and in any order. Up to [`MAX_AGGREGATE_ID_BYTES`] long.
     pub fn aggregate_id(mut self, id: impl Into<String>) -> Self {
         self.aggregate_id = Some(id.into());
         self
     }
 
     /// Sets the tenant that the event belongs to.
+    ///
+    /// It is metadata: events are neither filtered nor isolated by it. A listener reads it with
+    /// [`Meta::tenant_id`](crate::listener::Meta::tenant_id), dead letters can be selected by it, and it is a field of
+    /// the spans in which listeners run, unless [`Config::redact_tenant`](crate::Config::redact_tenant) is set. Up to
+    /// [`MAX_TENANT_ID_BYTES`] long.
     pub fn tenant(mut self, tenant_id: impl Into<String>) -> Self {
         self.tenant_id = Some(tenant_id.into());
         self
     }
 
     /// Adds a header, replacing an earlier one with the same key.
+    ///
+    /// Headers are for what concerns the delivery rather than the event itself, such as a reply address or a content
+    /// type; a listener reads them with [`Meta::headers`](crate::listener::Meta::headers). Their values never occur in
+    /// log lines or `Debug` output. With the feature `opentelemetry`, the write adds `traceparent` and `tracestate`
+    /// unless there is a `traceparent` already.
     pub fn header(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.insert(key.into(), value.into());
         self
     }
 
-    /// Delays the delivery until a point in time.
+    /// Delays the delivery until a point in time, for example a reminder or the end of a trial period.
     ///
-    /// A time that has already passed when the event is built, by the clock of this process, is no delay: the event
-    /// is due when it is written.
+    /// A time that has already passed when the event is built, by the clock of this process, is no delay: the event is
+    /// due when it is committed. A delayed event does not use the hot queue; the poller of some process claims it when
+    /// it is due by the clock of the database.
+    ///
+    /// ```
+    /// use outbox::EventEnvelope;
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// let tomorrow = SystemTime::now() + Duration::from_secs(24 * 60 * 60);
+    /// let reminder = EventEnvelope::builder("TrialEnds").payload_json("{}").deliver_at(tomorrow).build()?;
+    /// assert!(reminder.delay().is_some());
+    /// # Ok::<(), outbox::event::EventError>(())
+    /// ```
     pub fn deliver_at(mut self, time: SystemTime) -> Self {
         self.deliver_at = Some(time);
         self
     }
 
-    /// Delays the delivery by a duration, counted from the write by the database's clock.
+    /// Delays the delivery by a duration, counted from the insert by the clock of the database.
+    ///
+    /// Zero is refused ([`EventError::DelayZero`]); leave the call out instead. Only one of this method and
+    /// [`deliver_at`](Self::deliver_at) can be used ([`EventError::DelayTwice`]).
     pub fn deliver_after(mut self, delay: Duration) -> Self {
         self.deliver_after = Some(delay);
         self
     }
 
-    fn set_by_caller(&self) -> Chosen {
+    pub(super) fn set_by_caller(&self) -> Chosen {
         Chosen { event_id: self.event_id.is_some(), occurred_at: self.occurred_at.is_some() }
     }
 
@@ -218,14 +345,25 @@ impl<K> EnvelopeBuilder<K> {
 impl EnvelopeBuilder<Typed> {
     /// Checks every value and returns the envelope.
     ///
+    /// Writing the builder does the same, so call this method only to keep or to inspect the envelope, or to write it
+    /// several times.
+    ///
     /// # Errors
-    /// Returns the first value that cannot be stored: a payload that cannot be serialised or is too large, an id,
-    /// name or header that is empty, too long or has forbidden characters, a time out of range, two delays.
+    /// Returns the error of the first value that cannot be stored:
+    ///
+    /// - [`EventError::PayloadNotSerializable`] if the event's `Serialize` failed: a map in it has keys that are not
+    ///   strings, for example;
+    /// - [`EventError::PayloadTooLarge`] above [`MAX_PAYLOAD_BYTES`](super::MAX_PAYLOAD_BYTES): store the content
+    ///   elsewhere and write a reference to it;
+    /// - [`EventError::Empty`], [`EventError::TooLong`], [`EventError::OuterSpace`] or [`EventError::ControlCharacter`]
+    ///   for an aggregate, an aggregate id, a tenant or a header, and [`EventError::EventIdCharacter`] for an id;
+    /// - [`EventError::HeadersTooLarge`] above [`MAX_HEADERS_BYTES`](super::MAX_HEADERS_BYTES);
+    /// - [`EventError::DelayTwice`], [`EventError::DelayZero`] or [`EventError::TimeOutOfRange`] for a time.
     pub fn build(self) -> Result<EventEnvelope, EventError> {
         self.build_at(clock::now())
     }
 
-    fn build_at(self, now: SystemTime) -> Result<EventEnvelope, EventError> {
+    pub(super) fn build_at(self, now: SystemTime) -> Result<EventEnvelope, EventError> {
         self.assemble(now, |Typed { event_type, payload }| Ok((event_type, payload?)))
     }
 }
@@ -236,12 +374,17 @@ impl EnvelopeBuilder<Dynamic> {
     }
 
     /// Sets the payload as JSON text, which is stored as given.
+    ///
+    /// White space, the order of keys and the form of numbers are kept, so a signature of the text remains valid. The
+    /// text is parsed once when the envelope is built, so that every listener can read it.
     pub fn payload_json(mut self, json: impl Into<String>) -> Self {
         self.kind.json = Some(Redacted(json.into()));
         self
     }
 
     /// Sets the payload as the UTF-8 bytes of JSON text, which is stored as given.
+    ///
+    /// Use it where the JSON arrives as bytes, such as the body of an HTTP request or a message of a broker.
     pub fn payload_bytes(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.kind.bytes = Some(Redacted(bytes.into()));
         self
@@ -249,14 +392,26 @@ impl EnvelopeBuilder<Dynamic> {
 
     /// Checks every value and returns the envelope.
     ///
+    /// Writing the builder does the same, so call this method only to keep or to inspect the envelope, or to write it
+    /// several times.
+    ///
     /// # Errors
-    /// Returns the first value that cannot be stored: a payload that is missing, set twice, not JSON or too large,
-    /// an id, name or header that is empty, too long or has forbidden characters, a time out of range, two delays.
+    /// Returns the error of the first value that cannot be stored:
+    ///
+    /// - [`EventError::PayloadMissing`] or [`EventError::PayloadTwice`] unless exactly one of
+    ///   [`payload_json`](Self::payload_json) and [`payload_bytes`](Self::payload_bytes) was called;
+    /// - [`EventError::PayloadNotJson`], [`EventError::PayloadNotUtf8`] or [`EventError::PayloadTooLarge`] if the
+    ///   payload cannot be stored or could not be read back;
+    /// - [`EventError::Empty`], [`EventError::TooLong`], [`EventError::OuterSpace`] or [`EventError::ControlCharacter`]
+    ///   for the event type, an aggregate, an aggregate id, a tenant or a header, and [`EventError::EventIdCharacter`]
+    ///   for an id;
+    /// - [`EventError::HeadersTooLarge`] above [`MAX_HEADERS_BYTES`](super::MAX_HEADERS_BYTES);
+    /// - [`EventError::DelayTwice`], [`EventError::DelayZero`] or [`EventError::TimeOutOfRange`] for a time.
     pub fn build(self) -> Result<EventEnvelope, EventError> {
         self.build_at(clock::now())
     }
 
-    fn build_at(self, now: SystemTime) -> Result<EventEnvelope, EventError> {
+    pub(super) fn build_at(self, now: SystemTime) -> Result<EventEnvelope, EventError> {
         self.assemble(now, |Dynamic { event_type, json, bytes }| {
             let event_type = EventName::new(event_type)?;
             let payload = match (json, bytes) {
@@ -267,121 +422,5 @@ impl EnvelopeBuilder<Dynamic> {
             };
             Ok((event_type, payload))
         })
-    }
-}
-
-fn delay(
-    now: SystemTime,
-    at: Option<SystemTime>,
-    after: Option<Duration>,
-) -> Result<Option<Delay>, EventError> {
-    match (at, after) {
-        (None, None) => Ok(None),
-        (Some(_), Some(_)) => Err(EventError::DelayTwice),
-        (Some(time), None) => {
-            let time = storable(Field::DeliverAt, time)?;
-            Ok((time > now).then_some(Delay::Until(time)))
-        }
-        (None, Some(Duration::ZERO)) => Err(EventError::DelayZero),
-        (None, Some(delay)) => {
-            // The database adds the delay to its own clock; here it is only checked that the sum can be stored.
-            let due = now.checked_add(delay);
-            storable(Field::DeliverAt, due.ok_or(EventError::TimeOutOfRange(Field::DeliverAt))?)?;
-            Ok(Some(Delay::For(delay)))
-        }
-    }
-}
-
-/// 9999-12-31T00:00:00Z, one day before the end of the range of `DATETIME`.
-const LAST_STORABLE: Duration = Duration::from_secs(253_402_214_400);
-
-fn storable(field: Field, time: SystemTime) -> Result<SystemTime, EventError> {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) if since <= LAST_STORABLE => Ok(clock::to_micros(time)),
-        _ => Err(EventError::TimeOutOfRange(field)),
-    }
-}
-
-/// A value that can be written to the outbox: a typed event, an [`EnvelopeBuilder`] or an [`EventEnvelope`].
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not an event",
-    label = "this cannot be written to the outbox",
-    note = "write a value whose type derives `outbox::EventType`, `outbox::event(..)`, or an \
-            `EventEnvelope`"
-)]
-pub trait IntoEnvelope {
-    /// Converts the value into a checked envelope.
-    ///
-    /// # Errors
-    /// Returns the first value of the event that cannot be stored.
-    fn into_envelope(self) -> Result<EventEnvelope, EventError>;
-
-    /// Converts the value into a checked envelope, with `now` for every time that was not set.
-    #[doc(hidden)]
-    fn into_envelope_at(self, now: SystemTime) -> Result<EventEnvelope, EventError>
-    where
-        Self: Sized,
-    {
-        let _ = now;
-        self.into_envelope()
-    }
-
-    /// Returns which of the values that are otherwise generated were set by the caller.
-    #[doc(hidden)]
-    fn chosen(&self) -> Chosen {
-        Chosen::default()
-    }
-}
-
-/// Which of the values that are otherwise generated for each event were set by the caller.
-#[doc(hidden)]
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Chosen {
-    pub event_id: bool,
-    pub occurred_at: bool,
-}
-
-#[diagnostic::do_not_recommend]
-impl<E: EventType> IntoEnvelope for E {
-    fn into_envelope(self) -> Result<EventEnvelope, EventError> {
-        event(self).build()
-    }
-
-    fn into_envelope_at(self, now: SystemTime) -> Result<EventEnvelope, EventError> {
-        event(self).build_at(now)
-    }
-}
-
-impl IntoEnvelope for EnvelopeBuilder<Typed> {
-    fn into_envelope(self) -> Result<EventEnvelope, EventError> {
-        self.build()
-    }
-
-    fn into_envelope_at(self, now: SystemTime) -> Result<EventEnvelope, EventError> {
-        self.build_at(now)
-    }
-
-    fn chosen(&self) -> Chosen {
-        self.set_by_caller()
-    }
-}
-
-impl IntoEnvelope for EnvelopeBuilder<Dynamic> {
-    fn into_envelope(self) -> Result<EventEnvelope, EventError> {
-        self.build()
-    }
-
-    fn into_envelope_at(self, now: SystemTime) -> Result<EventEnvelope, EventError> {
-        self.build_at(now)
-    }
-
-    fn chosen(&self) -> Chosen {
-        self.set_by_caller()
-    }
-}
-
-impl IntoEnvelope for EventEnvelope {
-    fn into_envelope(self) -> Result<EventEnvelope, EventError> {
-        Ok(self)
     }
 }

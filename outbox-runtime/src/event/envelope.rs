@@ -1,30 +1,48 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::{
-    AggregateName, Dynamic, EnvelopeBuilder, EventError, EventId, EventName, Headers, Payload,
+    AggregateName, Delay, Dynamic, EnvelopeBuilder, EventError, EventId, EventName, Headers,
+    Payload,
 };
 
 /// One event in its stored form: id, type, aggregate, tenant, headers, payload and times.
 ///
-/// An envelope is immutable and has been validated, and cloning it copies a pointer. A listener may ask for it
-/// with an argument of this type. Typed events are converted when they are written
-/// ([`IntoEnvelope`](super::IntoEnvelope)), and [`event`](super::event) sets more on them; an event whose type
-/// is known only at run time is built with [`EventEnvelope::builder`] or [`EventEnvelope::json`].
+/// What an application writes is converted into an envelope, stored as a row of the outbox table, and read back for
+/// delivery. Most applications write typed events and never build one; they meet the envelope in places that are the
+/// same for every event type:
 ///
-/// `Debug` output shows ids, names and sizes, never the payload or the value of a header.
+/// - a listener that asks for it with an argument of type `&EventEnvelope`, for example to forward events to a broker;
+/// - a [`WriterHook`](crate::write::WriterHook) or an [`EventInterceptor`](crate::EventInterceptor), such as an audit
+///   log;
+/// - code that publishes events without a Rust type, with [`builder`](Self::builder) or [`json`](Self::json).
+///
+/// An envelope is immutable and has been validated, and cloning it copies a pointer. Writing the same envelope twice
+/// stores one event, because its id is the same. `Debug` output shows ids, names and sizes, never the payload or the
+/// value of a header.
+///
+/// Events are delivered concurrently. Neither the order of writes nor [`occurred_at`](Self::occurred_at) determines the
+/// order of delivery; a listener that needs an ordering compares versions or times in the payload.
+///
+/// # Examples
 ///
 /// ```
-/// # use outbox::EventEnvelope;
+/// use outbox::EventEnvelope;
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize)]
+/// struct User { name: String }
+///
 /// let envelope = EventEnvelope::builder("UserCreated")
 ///     .aggregate_type("User")
 ///     .aggregate_id("42")
 ///     .payload_json(r#"{"name": "Ada"}"#)
 ///     .build()?;
 /// assert_eq!(envelope.event_type(), "UserCreated");
-/// # Ok::<(), outbox::event::EventError>(())
+/// assert_eq!(envelope.payload().decode::<User>()?.name, "Ada");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct EventEnvelope(Arc<Parts>);
@@ -76,25 +94,35 @@ pub(crate) struct StoredParts {
     pub(crate) payload: String,
 }
 
-/// How long the delivery of an event is delayed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delay {
-    /// The event is due at this time.
-    Until(SystemTime),
-    /// The event is due this long after it was written, by the database's clock.
-    For(Duration),
-}
-
 impl EventEnvelope {
     /// Starts building an envelope for an event whose type is given as a string.
+    ///
+    /// Use it for events of other systems and for event types that are known only at run time. A listener handles them
+    /// in the same way as typed events: names share one key space, so an event that is built as `"Paid"` of aggregate
+    /// `"Order"` reaches the listener of `OrderEvent::Paid`. The payload must then be what that listener decodes.
     pub fn builder(event_type: impl Into<String>) -> EnvelopeBuilder<Dynamic> {
         EnvelopeBuilder::dynamic(event_type.into())
     }
 
     /// Builds an envelope from an event type and a JSON payload, with a generated id and no aggregate.
     ///
+    /// It is short for [`builder`](Self::builder) with a payload and nothing else.
+    ///
+    /// ```
+    /// use outbox::EventEnvelope;
+    ///
+    /// let envelope = EventEnvelope::json("CacheFlushed", r#"{"region":"eu"}"#)?;
+    /// assert_eq!(envelope.aggregate_type(), "__GLOBAL__");
+    ///
+    /// let refused = EventEnvelope::json("CacheFlushed", "{region: eu}").unwrap_err();
+    /// assert_eq!(refused.to_string(), "payload is not JSON: key must be a string at line 1 column 2");
+    /// # Ok::<(), outbox::event::EventError>(())
+    /// ```
+    ///
     /// # Errors
-    /// Returns an error if the event type is not a valid name, or the payload is not JSON or too large.
+    /// [`EventError::Empty`], [`EventError::TooLong`], [`EventError::OuterSpace`] or [`EventError::ControlCharacter`]
+    /// if the event type is not a valid name; [`EventError::PayloadNotJson`] or [`EventError::PayloadTooLarge`] if the
+    /// payload cannot be stored.
     pub fn json(
         event_type: impl Into<String>,
         payload: impl Into<String>,
@@ -154,26 +182,36 @@ impl EventEnvelope {
     }
 
     /// Returns the event's unique id, used for deduplication.
+    ///
+    /// It is the same in every delivery of the event, so a listener can use it as an idempotency key, for example in
+    /// the header of a request to another service.
     pub fn event_id(&self) -> EventId {
         self.0.event_id
     }
 
-    /// Returns the name of the event type.
+    /// Returns the name of the event type as it is stored: the name of a variant or struct unless `#[outbox(..)]`
+    /// changes it.
+    ///
+    /// For a row that was written before a rename, it is the old name, which the event type lists as an alias.
     pub fn event_type(&self) -> &str {
         self.0.event_type.as_str()
     }
 
-    /// Returns the time at which the event happened, in whole microseconds.
+    /// Returns the time at which the event happened, in whole microseconds: what
+    /// [`EnvelopeBuilder::occurred_at`](super::EnvelopeBuilder::occurred_at) has set, otherwise the time of the write
+    /// by the clock of the writing process.
     pub fn occurred_at(&self) -> SystemTime {
         self.0.occurred_at
     }
 
     /// Returns the name of the aggregate type; `__GLOBAL__` if the event belongs to no aggregate.
+    ///
+    /// Together with the [event type](Self::event_type) it determines the listener.
     pub fn aggregate_type(&self) -> &str {
         self.0.aggregate_type.as_str()
     }
 
-    /// Returns the id of the aggregate, if one was set.
+    /// Returns the id of the aggregate that the event belongs to, such as the number of an order, if one was set.
     pub fn aggregate_id(&self) -> Option<&str> {
         self.0.aggregate_id.as_deref()
     }
@@ -183,7 +221,7 @@ impl EventEnvelope {
         self.0.tenant_id.as_deref()
     }
 
-    /// Returns the headers.
+    /// Returns the headers: metadata such as a reply address or a trace context, which is stored beside the payload.
     pub fn headers(&self) -> &Headers {
         &self.0.headers
     }
@@ -193,7 +231,9 @@ impl EventEnvelope {
         self.payload().len() + self.headers().bytes()
     }
 
-    /// Returns the JSON payload.
+    /// Returns the JSON payload, in the bytes in which it was written.
+    ///
+    /// A listener usually takes the payload as a typed argument; [`Payload::decode`] does the same for any type.
     pub fn payload(&self) -> &Payload {
         &self.0.payload
     }
@@ -221,8 +261,9 @@ impl EventEnvelope {
     /// The row of a dead letter no longer holds it; there it is [`occurred_at`](Self::occurred_at).
     ///
     /// ```
-    /// # use outbox::EventEnvelope;
-    /// # use std::time::{Duration, SystemTime};
+    /// use outbox::EventEnvelope;
+    /// use std::time::{Duration, SystemTime};
+    ///
     /// let due = SystemTime::UNIX_EPOCH + Duration::from_secs(4_102_444_800);
     /// let reminder = EventEnvelope::builder("Reminder").payload_json("{}").deliver_at(due).build()?;
     /// assert_eq!(reminder.available_at(), due);

@@ -4,38 +4,54 @@ use std::fmt;
 use super::{EventError, Field};
 
 /// The maximum size of an event's headers as JSON, in bytes: what a `TEXT` column holds on every database.
+///
+/// Keys, quotes and escapes count as well. [`EventError::HeadersTooLarge`] is the error above it.
 pub const MAX_HEADERS_BYTES: usize = 65_535;
 
 /// The headers of an event: string keys and values that are stored with the payload.
 ///
-/// Use them for a trace context, a content type or a reply address. `Debug` output shows the keys only, because a
-/// value may be a token or an address.
+/// Use them for what concerns the delivery rather than the event: a trace context, a content type, a reply address, a
+/// correlation id. [`EnvelopeBuilder::header`](super::EnvelopeBuilder::header) sets one,
+/// [`Meta::headers`](crate::listener::Meta::headers) and [`EventEnvelope::headers`](super::EventEnvelope::headers)
+/// return them. Keys are unique and compared exactly, unlike those of HTTP. `Debug` output shows the keys only, because
+/// a value may be a token or an address.
+///
+/// # Examples
 ///
 /// ```
-/// # use outbox::event::Headers;
-/// let headers: Headers = [("reply-to", "billing")].into_iter().collect();
+/// use outbox::EventEnvelope;
+///
+/// let envelope = EventEnvelope::builder("Paid")
+///     .payload_json("{}")
+///     .header("reply-to", "billing")
+///     .header("content-language", "de")
+///     .build()?;
+/// let headers = envelope.headers();
 /// assert_eq!(headers.get("reply-to"), Some("billing"));
+/// assert_eq!(headers.get("Reply-To"), None);
+/// assert_eq!(format!("{headers:?}"), r#"{"content-language", "reply-to"}"#);
+/// # Ok::<(), outbox::event::EventError>(())
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers(BTreeMap<String, String>);
 
 impl Headers {
-    /// Returns the value of a header.
+    /// Returns the value of a header; keys are case-sensitive.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
     }
 
-    /// Returns an iterator over all headers, ordered by key.
+    /// Returns an iterator over all headers, ordered by key, for example to copy them to the headers of a message.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// Returns the number of headers.
+    /// Returns the number of headers, those of the trace context included.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns whether there are no headers.
+    /// Returns whether there are no headers, as for an event that was written without any.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -46,6 +62,18 @@ impl Headers {
     }
 
     /// Returns the stored form: a JSON object, or `None` (NULL in the database) when there are no headers.
+    ///
+    /// Together with [`from_json`](Self::from_json) it is for programs that read or insert rows of the table
+    /// themselves.
+    ///
+    /// ```
+    /// use outbox::event::Headers;
+    ///
+    /// let headers: Headers = [("reply-to", "billing")].into_iter().collect();
+    /// assert_eq!(headers.to_json().as_deref(), Some(r#"{"reply-to":"billing"}"#));
+    /// assert_eq!(Headers::from_json(headers.to_json().as_deref())?, headers);
+    /// # Ok::<(), outbox::event::EventError>(())
+    /// ```
     pub fn to_json(&self) -> Option<String> {
         // Serialising a map of strings cannot fail.
         (!self.is_empty()).then(|| serde_json::to_string(&self.0).unwrap_or_default())
@@ -53,11 +81,12 @@ impl Headers {
 
     /// Reads the stored form.
     ///
-    /// NULL, empty text and JSON `null` read as no headers. A header whose value is `null`, as other writers may
-    /// store it, is skipped; the others are kept.
+    /// NULL, empty text and JSON `null` read as no headers. A header whose value is `null`, as other writers may store
+    /// it, is skipped; the others are kept.
     ///
     /// # Errors
-    /// Returns [`EventError::HeadersMalformed`] for anything else than a JSON object of strings.
+    /// Returns [`EventError::HeadersMalformed`] for anything else than a JSON object of strings. The error does not
+    /// quote the text.
     pub fn from_json(stored: Option<&str>) -> Result<Self, EventError> {
         let stored = stored.unwrap_or_default().trim();
         if stored.is_empty() {

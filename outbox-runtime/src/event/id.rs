@@ -8,18 +8,32 @@ use ulid::Ulid;
 use super::{EventError, Field};
 use crate::clock;
 
-/// The maximum length of an event id, in bytes.
+/// The maximum length of an event id, in bytes: a UUID with its hyphens fits.
 pub const MAX_EVENT_ID_BYTES: usize = 36;
 
 /// The unique id of an event, used for deduplication.
 ///
-/// A generated id is a ULID that is greater than every id generated before it in this process, even if the clock
-/// steps back. An id of your own may be any 1 to 36 characters from `!` to `~`.
+/// Every event has one, and at most one row of the table has it. It is generated when an event is written, unless the
+/// caller sets an id of its own with [`EnvelopeBuilder::event_id`](super::EnvelopeBuilder::event_id); then a write that
+/// is repeated stores one event. It is the same in every delivery of the event, so that a listener can use it for
+/// idempotency: as the key of a row that it inserts, or as the idempotency key of a request.
+///
+/// A generated id is a [ULID](https://github.com/ulid/spec) of 26 characters that is greater than every id generated
+/// before it in this process, even if the clock steps back. An id of your own may be any 1 to 36 characters from `!` to
+/// `~`. Ids are ordered as their text is. They are `Copy`, and serialised as strings.
+///
+/// # Examples
 ///
 /// ```
-/// # use outbox::event::EventId;
-/// assert!(EventId::generate() < EventId::generate());
-/// assert_eq!("invoice-7".parse::<EventId>()?.as_str(), "invoice-7");
+/// use outbox::event::EventId;
+///
+/// let (first, second) = (EventId::generate(), EventId::generate());
+/// assert!(first < second);
+/// assert_eq!(first.to_string().len(), 26);
+///
+/// let own: EventId = "invoice-7".parse()?;
+/// assert_eq!(own.as_str(), "invoice-7");
+/// assert!("an id with spaces".parse::<EventId>().is_err());
 /// # Ok::<(), outbox::event::EventError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,7 +45,10 @@ pub struct EventId {
 }
 
 impl EventId {
-    /// Generates a new id.
+    /// Generates a new id, as a write does for an event without one.
+    ///
+    /// Use it where the id must be known before the event is written, for example to return it to a client. Ids of
+    /// different processes are distinguished by 64 random bits.
     pub fn generate() -> Self {
         static GENERATOR: Generator = Generator::new();
         let ulid = GENERATOR.next(clock::unix_millis(clock::now()), rand::random());
@@ -42,7 +59,7 @@ impl EventId {
         Self { bytes, len: ulid::ULID_LEN as u8 }
     }
 
-    /// Returns the id as stored.
+    /// Returns the id as stored in the column `event_id`.
     pub fn as_str(&self) -> &str {
         // The bytes are always ASCII, so the default is never used.
         str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
@@ -50,6 +67,7 @@ impl EventId {
 }
 
 impl FromStr for EventId {
+    /// [`EventError::Empty`], [`EventError::TooLong`] or [`EventError::EventIdCharacter`].
     type Err = EventError;
 
     fn from_str(text: &str) -> Result<Self, EventError> {

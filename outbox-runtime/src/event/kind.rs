@@ -10,8 +10,82 @@ use std::fmt::{self, Write as _};
 
 /// A domain event type: an enum whose variants are event types, or a struct that is one event type.
 ///
-/// Derive it with `#[derive(EventType)]`; a manual implementation is not supported. The crate page lists the
-/// attributes.
+/// Derive it with `#[derive(EventType)]`; a manual implementation is not supported. The values of the type are then
+/// written with [`Tx::write`](crate::write::Tx::write), and `#[listener(event = OrderEvent::Paid)]` handles one
+/// variant.
+///
+/// The fields of a variant are the payload, stored as JSON. Every field needs `serde::Serialize` and
+/// `serde::Deserialize`, and attributes of serde on fields are honoured:
+///
+/// | variant | JSON |
+/// |---|---|
+/// | `Placed { order_id: u64 }` | `{"order_id":7}` |
+/// | `Paid(Receipt)` | the JSON of `Receipt` |
+/// | `Moved(u64, u64)` | `[1,2]` |
+/// | `Cancelled` | `{}` |
+///
+/// The attributes of `#[outbox(..)]` say the rest:
+///
+/// - `aggregate = Order` or `aggregate = "Order"` names the [aggregate type](AggregateType) of all variants; without it
+///   they belong to [`Global`];
+/// - `#[outbox(aggregate_id)]` on a field stores its text in the column `aggregate_id`;
+/// - `name = ".."` and `rename_all = ".."` set the stored names, and `alias = ".."` keeps rows with a former name
+///   deliverable;
+/// - `no_listener` on a variant declares that the event needs no listener: it is stored and settled at once, as a
+///   record for other readers of the table. A variant that has neither a listener nor this attribute is *unhandled*,
+///   which the start reports ([`Unhandled`](crate::listener::Unhandled)).
+///
+/// # Changing an event type
+///
+/// Rows outlive a deployment, and during one the old and the new program run side by side. Keep stored payloads
+/// readable: give a new field `#[serde(default)]`, and after a rename of a variant list its old name as an `alias`. The
+/// Rust path of the type is not stored, so it can move between modules and crates. An event that a program cannot
+/// decode is retried ([`ListenerErrorKind::Decode`](crate::listener::ListenerErrorKind::Decode)), so that a newer
+/// program can deliver it.
+///
+/// # Examples
+///
+/// ```
+/// use outbox::EventType;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Receipt { total_cents: u64 }
+///
+/// #[derive(EventType)]
+/// #[outbox(aggregate = "Order", rename_all = "snake_case")]
+/// enum OrderEvent {
+///     #[outbox(alias = "order_created")]              // the name in older rows
+///     OrderPlaced {
+///         #[outbox(aggregate_id)]
+///         order_id: u64,
+///         #[serde(default)]                           // older rows do not have it
+///         express: bool,
+///     },
+///     OrderPaid(Receipt),
+///     #[outbox(no_listener)]
+///     OrderArchived,
+/// }
+///
+/// let placed = OrderEvent::OrderPlaced { order_id: 7, express: true };
+/// assert_eq!(placed.event_name(), "order_placed");
+/// assert_eq!(placed.aggregate_id().as_deref(), Some("7"));
+///
+/// let stored = outbox::event(placed).build()?;
+/// assert_eq!(stored.aggregate_type(), "Order");
+/// assert_eq!(stored.payload().as_str(), r#"{"order_id":7,"express":true}"#);
+/// # Ok::<(), outbox::event::EventError>(())
+/// ```
+///
+/// A struct is one event type, without an enum around it:
+///
+/// ```
+/// use outbox::EventType;
+///
+/// #[derive(EventType)]
+/// #[outbox(aggregate = "User", name = "user_registered")]
+/// struct UserRegistered { #[outbox(aggregate_id)] user_id: u64, email: String }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an event type",
     label = "this does not derive `EventType`",
@@ -24,10 +98,14 @@ pub trait EventType: Sized {
     #[doc(hidden)]
     const AGGREGATE: Option<AggregateInfo>;
 
-    /// Returns the name under which this event is stored.
+    /// Returns the name under which this event is stored, in the column `event_type`.
+    ///
+    /// Aliases are not returned: they are names of older rows, and new events never get them.
     fn event_name(&self) -> &'static str;
 
-    /// Returns the value of the field marked `#[outbox(aggregate_id)]`, if there is one.
+    /// Returns the text of the field marked `#[outbox(aggregate_id)]`, if there is one.
+    ///
+    /// [`EnvelopeBuilder::aggregate_id`](super::EnvelopeBuilder::aggregate_id) overrides it for one event.
     fn aggregate_id(&self) -> Option<String>;
 
     #[doc(hidden)]
@@ -36,8 +114,40 @@ pub trait EventType: Sized {
 
 /// An aggregate type: the kind of entity that an event belongs to, such as an order or a customer.
 ///
-/// Derive it with `#[derive(AggregateType)]` on the aggregate's struct, or on an enum with one variant for each
-/// aggregate.
+/// The listener of an event is found by its aggregate type and its event type, so two aggregates can have events of the
+/// same name. Derive it with `#[derive(AggregateType)]` on the aggregate's struct, or on an enum with one variant for
+/// each aggregate, and name it in `#[outbox(aggregate = ..)]` of an event type. A string does the same without a Rust
+/// type; the derive protects from typing errors and knows aliases.
+///
+/// The stored name is that of the struct or variant, at most
+/// [`MAX_AGGREGATE_NAME_BYTES`](super::MAX_AGGREGATE_NAME_BYTES) long. `#[outbox(name = "..")]` and, on an enum,
+/// `rename_all` change it; `alias` keeps rows with a former name deliverable.
+///
+/// # Examples
+///
+/// ```
+/// use outbox::{AggregateType, EventType};
+///
+/// #[derive(AggregateType)]
+/// #[outbox(name = "customer", alias = "client")]
+/// struct Customer { /* the entity of the domain */ }
+///
+/// #[derive(AggregateType)]
+/// enum Aggregates { Order, Shipment }
+///
+/// #[derive(EventType)]
+/// #[outbox(aggregate = Customer)]
+/// enum CustomerEvent { Moved }
+///
+/// #[derive(EventType)]
+/// #[outbox(aggregate = Aggregates::Shipment)]
+/// enum ShipmentEvent { Moved }
+///
+/// assert_eq!(outbox::event(CustomerEvent::Moved).build()?.aggregate_type(), "customer");
+/// assert_eq!(outbox::event(ShipmentEvent::Moved).build()?.aggregate_type(), "Shipment");
+/// assert_eq!(Aggregates::Order.aggregate_name(), "Order");
+/// # Ok::<(), outbox::event::EventError>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an aggregate type",
     label = "this does not derive `AggregateType`",
@@ -47,11 +157,23 @@ pub trait AggregateType {
     #[doc(hidden)]
     const AGGREGATES: &'static [AggregateInfo];
 
-    /// Returns the name under which this aggregate type is stored.
+    /// Returns the name under which this aggregate type is stored, in the column `aggregate_type`; never an alias.
     fn aggregate_name(&self) -> &'static str;
 }
 
 /// The aggregate type of events that belong to no aggregate; stored as `__GLOBAL__`.
+///
+/// An event type without `#[outbox(aggregate = ..)]` belongs to it. A listener for an event that is given as a string
+/// names it explicitly: `#[listener(aggregate = outbox::event::Global, event = "CacheFlushed")]`.
+///
+/// ```
+/// use outbox::AggregateType;
+/// use outbox::event::Global;
+///
+/// let flushed = outbox::EventEnvelope::json("CacheFlushed", "{}")?;
+/// assert_eq!(flushed.aggregate_type(), Global.aggregate_name());
+/// # Ok::<(), outbox::event::EventError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Global;
 

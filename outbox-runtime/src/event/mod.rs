@@ -1,15 +1,17 @@
 //! Typed events, their names and ids, and the envelope in which an event is stored and delivered.
 //!
 //! # Layout
-//! `kind` has the traits behind the derives. [`EventEnvelope`] is one event with its metadata, and
-//! [`EnvelopeBuilder`] makes it; [`EventId`], [`EventName`], [`Headers`] and [`Payload`] are its parts,
-//! each with its limits. [`Status`] is the state machine of a row.
+//! `kind` has the traits behind the derives. [`EventEnvelope`] is one event with its metadata, [`EnvelopeBuilder`]
+//! makes it, and [`IntoEnvelope`] is what can be written; [`EventId`], [`EventName`], [`Headers`] and [`Payload`] are
+//! its parts, each with its limits. [`Status`] is the state machine of a row.
 
 mod builder;
+mod delay;
 mod envelope;
 mod error;
 mod headers;
 mod id;
+mod into_envelope;
 pub(crate) mod kind;
 mod name;
 mod payload;
@@ -17,14 +19,16 @@ mod status;
 mod text;
 mod verdict;
 
-#[doc(hidden)]
-pub use builder::Chosen;
-pub use builder::{Dynamic, EnvelopeBuilder, IntoEnvelope, Typed, event};
+pub use builder::{Dynamic, EnvelopeBuilder, Typed, event};
+pub use delay::Delay;
+pub use envelope::EventEnvelope;
 pub(crate) use envelope::StoredParts;
-pub use envelope::{Delay, EventEnvelope};
 pub use error::{EventError, Field};
 pub use headers::{Headers, MAX_HEADERS_BYTES};
 pub use id::{EventId, MAX_EVENT_ID_BYTES};
+#[doc(hidden)]
+pub use into_envelope::Chosen;
+pub use into_envelope::IntoEnvelope;
 pub use kind::{AggregateType, EventType, Global};
 pub use name::{
     AggregateName, EventName, IntoAggregateName, MAX_AGGREGATE_NAME_BYTES, MAX_EVENT_NAME_BYTES,

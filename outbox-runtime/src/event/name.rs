@@ -3,10 +3,10 @@ use std::fmt;
 
 use super::{AggregateType, EventError, Field, Global, kind::SingleAggregate, text};
 
-/// The maximum length of the name of an event type, in bytes.
+/// The maximum length of the name of an event type, in bytes. The derive checks it at compile time.
 pub const MAX_EVENT_NAME_BYTES: usize = 128;
 
-/// The maximum length of the name of an aggregate type, in bytes.
+/// The maximum length of the name of an aggregate type, in bytes. The derive checks it at compile time.
 pub const MAX_AGGREGATE_NAME_BYTES: usize = 64;
 
 macro_rules! name {
@@ -16,11 +16,12 @@ macro_rules! name {
         pub struct $name(Cow<'static, str>);
 
         impl $name {
-            /// Makes a name from a string.
+            /// Makes a name from a string, which is checked and stored as given.
             ///
             /// # Errors
-            /// Returns an error if the string is empty or too long, begins or ends with white space, or
-            /// contains control characters.
+            /// [`EventError::Empty`] or [`EventError::TooLong`] by the length in bytes, [`EventError::OuterSpace`] if
+            /// the string begins or ends with white space, and [`EventError::ControlCharacter`] if it contains control
+            /// characters. These rules keep a name the same text on every database.
             pub fn new(name: impl Into<Cow<'static, str>>) -> Result<Self, EventError> {
                 let name = name.into();
                 text::check($field, &name, $limit)?;
@@ -37,7 +38,7 @@ macro_rules! name {
                 Self(Cow::Owned(name))
             }
 
-            /// Returns the name as stored.
+            /// Returns the name as stored; names are compared exactly, upper and lower case included.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -64,17 +65,34 @@ macro_rules! name {
 }
 
 name! {
-    /// The name of an event type, as stored in `event_type`.
+    /// The name of an event type, as stored in the column `event_type`.
     ///
     /// Derived and dynamic names share one key space: a listener for `OrderEvent::Paid` also handles an
-    /// event that was written under the dynamic name `"Paid"`.
+    /// event of the same aggregate that was written under the dynamic name `"Paid"`.
+    ///
+    /// The builders take plain strings and check them; use this type to check a name on its own, such as one from a
+    /// configuration file.
+    ///
+    /// ```
+    /// use outbox::event::EventName;
+    ///
+    /// assert_eq!(EventName::new("order.paid")?.as_str(), "order.paid");
+    /// assert!(EventName::new(" order.paid").is_err());
+    /// # Ok::<(), outbox::event::EventError>(())
+    /// ```
     EventName, Field::EventType, MAX_EVENT_NAME_BYTES
 }
 
 name! {
-    /// The name of an aggregate type, as stored in `aggregate_type`.
+    /// The name of an aggregate type, as stored in the column `aggregate_type`.
     ///
     /// The default is the name of [`Global`]; a row without an aggregate type reads as that.
+    ///
+    /// ```
+    /// use outbox::event::AggregateName;
+    ///
+    /// assert_eq!(AggregateName::default().as_str(), "__GLOBAL__");
+    /// ```
     AggregateName, Field::AggregateType, MAX_AGGREGATE_NAME_BYTES
 }
 
@@ -85,11 +103,15 @@ impl Default for AggregateName {
 }
 
 /// A value that names an aggregate type: one whose type derives [`AggregateType`], or a string.
+///
+/// [`EnvelopeBuilder::aggregate_type`](super::EnvelopeBuilder::aggregate_type) and the methods of
+/// [`ListenerRegistry`](crate::listener::ListenerRegistry) that register a listener take any such value.
 pub trait IntoAggregateName {
     /// Converts the value into a checked name.
     ///
     /// # Errors
-    /// Returns an error if the value is a string that is not a valid name.
+    /// The errors of [`AggregateName::new`] if the value is a string; the names of derived types are checked at compile
+    /// time.
     fn into_aggregate_name(self) -> Result<AggregateName, EventError>;
 }
 

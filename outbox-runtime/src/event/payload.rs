@@ -7,21 +7,41 @@ use serde::{Deserialize, de};
 use super::EventError;
 
 /// The maximum size of a payload in bytes: 1 MiB.
+///
+/// An outbox is for messages, not for files: write large content elsewhere and put a reference to it in the event.
 pub const MAX_PAYLOAD_BYTES: usize = 1_048_576;
 
 /// The JSON payload of an event.
 ///
-/// It is serialised and validated once, when the event is built, and every delivery sees the same bytes. Cloning
-/// it copies a pointer. `Debug` output shows the size, never the content.
+/// It is serialised and validated once, when the event is built, and every delivery sees the same bytes: the text is
+/// not reformatted, neither by this crate nor by the column it is stored in. Cloning it copies a pointer. `Debug`
+/// output shows the size, never the content.
+///
+/// A `#[listener]` function receives its payload decoded. Use this type where the event's type is not known, for
+/// example to forward the text to a broker or to read one field of it.
+///
+/// ```
+/// use outbox::EventEnvelope;
+/// use serde::Deserialize;
+///
+/// /// The fields that every event of this application has.
+/// #[derive(Deserialize)]
+/// struct Common { version: u64 }
+///
+/// let envelope = EventEnvelope::json("PriceChanged", r#"{"version": 3, "cents": 1200}"#)?;
+/// assert_eq!(envelope.payload().as_str(), r#"{"version": 3, "cents": 1200}"#);
+/// assert_eq!(envelope.payload().decode::<Common>()?.version, 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Payload(Arc<str>);
 
 impl Payload {
-    /// Makes a payload from JSON text.
+    /// Makes a payload from JSON text, which is kept as given.
     ///
     /// # Errors
-    /// Returns an error if the text is too large, or is not JSON that serde can read back (nested more
-    /// than 128 levels deep, a lone surrogate, a number beyond `f64`).
+    /// [`EventError::PayloadTooLarge`] above [`MAX_PAYLOAD_BYTES`], and [`EventError::PayloadNotJson`] if the text is
+    /// not JSON that serde can read back (nested more than 128 levels deep, a lone surrogate, a number beyond `f64`).
     pub fn json(text: impl Into<Arc<str>>) -> Result<Self, EventError> {
         let text = text.into();
         check_size(text.len())?;
@@ -30,10 +50,11 @@ impl Payload {
         Ok(Self(text))
     }
 
-    /// Makes a payload from the UTF-8 bytes of JSON text.
+    /// Makes a payload from the UTF-8 bytes of JSON text, such as the body of a request.
     ///
     /// # Errors
-    /// Returns the errors of [`Payload::json`], and [`EventError::PayloadNotUtf8`].
+    /// Returns the errors of [`Payload::json`], and [`EventError::PayloadNotUtf8`] with the offset of the first invalid
+    /// byte.
     pub fn bytes(bytes: Vec<u8>) -> Result<Self, EventError> {
         check_size(bytes.len())?;
         let text = String::from_utf8(bytes).map_err(|error| EventError::PayloadNotUtf8 {
@@ -47,17 +68,19 @@ impl Payload {
         Self(text.into())
     }
 
-    /// Returns the JSON text.
+    /// Returns the JSON text as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Returns the JSON text as bytes.
+    /// Returns the JSON text as bytes, for clients of brokers and HTTP.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 
     /// Returns the size in bytes, which is never zero: no JSON text is empty.
+    ///
+    /// It counts against `max_bytes`, the limit for all events in flight.
     #[expect(clippy::len_without_is_empty, reason = "no JSON text is empty")]
     pub fn len(&self) -> usize {
         self.0.len()

@@ -2,7 +2,10 @@ use std::fmt;
 
 use super::VerdictKind;
 
-/// The delivery state of an event.
+/// The delivery state of an event, in the column `status` of its row.
+///
+/// A *pending* event is `New` or `Retry`; `Done` and `Dead` are terminal. Whether an event is being delivered at the
+/// moment is not part of its status: a claim is in other columns of the row.
 ///
 /// ```text
 ///          released, cancelled            retry, deferred, postponed, released, cancelled
@@ -14,29 +17,39 @@ use super::VerdictKind;
 ///                  └───────── dead ─────────────┴──▶ DEAD ── replay ──▶ NEW
 /// ```
 /// DONE and DEAD are terminal for every verdict; only a replay leaves DEAD.
+///
+/// ```
+/// use outbox::event::Status;
+///
+/// assert_eq!(Status::from_code(3), Some(Status::Dead));
+/// assert_eq!(Status::Dead.to_string(), "DEAD");
+/// assert!(Status::Dead.is_terminal() && !Status::Retry.is_terminal());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(i16)]
 pub enum Status {
-    /// No verdict has changed it yet.
+    /// Waits for its first delivery, or runs in it: no verdict has changed it yet.
     New = 0,
-    /// Delivered.
+    /// Delivered, or stored without a delivery because it needs no listener (`#[outbox(no_listener)]`). The row is
+    /// purged after its retention.
     Done = 1,
-    /// To be delivered again.
+    /// To be delivered again: its listener has failed, has asked for a later call, or could not be called.
     Retry = 2,
-    /// Given up; kept so that it can be inspected and replayed.
+    /// Given up: a dead letter, kept so that it can be inspected and replayed.
     Dead = 3,
 }
 
 impl Status {
-    /// Every status, by code.
+    /// Every status, ordered by [`code`](Self::code).
     pub const ALL: [Self; 4] = [Self::New, Self::Done, Self::Retry, Self::Dead];
 
-    /// Returns the code that is stored.
+    /// Returns the number that is stored in the column `status`, for SQL of your own: 0 is NEW, 1 DONE, 2 RETRY, 3
+    /// DEAD.
     pub const fn code(self) -> i16 {
         self as i16
     }
 
-    /// Returns the status with a code, if there is one.
+    /// Returns the status with a stored number, or `None` if no status has it.
     pub const fn from_code(code: i16) -> Option<Self> {
         match code {
             0 => Some(Self::New),
@@ -47,7 +60,7 @@ impl Status {
         }
     }
 
-    /// Returns whether no verdict can change it any more.
+    /// Returns whether no verdict can change it any more: the event is delivered or dead.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Done | Self::Dead)
     }

@@ -2,10 +2,10 @@
 
 use super::{EventError, Field};
 
-/// The maximum length of an aggregate id, in bytes.
+/// The maximum length of an aggregate id, in bytes. [`EventError::TooLong`] is the error above it.
 pub const MAX_AGGREGATE_ID_BYTES: usize = 128;
 
-/// The maximum length of a tenant id, in bytes.
+/// The maximum length of a tenant id, in bytes. [`EventError::TooLong`] is the error above it.
 pub const MAX_TENANT_ID_BYTES: usize = 64;
 
 /// Checks a name or an id: it must not be empty or too long. Outer white space and control characters are

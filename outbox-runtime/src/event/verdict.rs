@@ -41,23 +41,43 @@ pub enum Verdict {
     Cancelled,
 }
 
-/// A [`Verdict`] without its details.
+/// What follows from one delivery of an event.
+///
+/// [`MetricsExporter::dispatched`](crate::MetricsExporter::dispatched) receives it for every listener call, and the
+/// reports of the testing kit contain it. Only [`Retry`](Self::Retry) and [`Dead`](Self::Dead) mean that the attempt
+/// failed; only they increase `attempts`, the number of failed attempts.
+///
+/// | verdict | status afterwards | `attempts` |
+/// |---|---|---|
+/// | [`Done`](Self::Done) | DONE, or deleted | unchanged |
+/// | [`Retry`](Self::Retry) | RETRY | + 1 |
+/// | [`Dead`](Self::Dead) | DEAD | + 1 after a call, otherwise unchanged |
+/// | [`Deferred`](Self::Deferred), [`Postponed`](Self::Postponed) | RETRY | unchanged |
+/// | [`Released`](Self::Released), [`Cancelled`](Self::Cancelled) | unchanged | unchanged |
+///
+/// ```
+/// use outbox::metrics::VerdictKind;
+///
+/// assert!(VerdictKind::Retry.is_failure() && !VerdictKind::Deferred.is_failure());
+/// assert_eq!(VerdictKind::Done.label(), "success");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum VerdictKind {
     /// The listener handled the event.
     Done,
-    /// The listener failed and will be called again.
+    /// The attempt failed, and the listener will be called again after a delay.
     Retry,
-    /// The event is given up.
+    /// The event is given up and becomes a dead letter: its attempts are used up, or its error is permanent.
     Dead,
-    /// The call ended and is to be repeated later; no attempt is spent.
+    /// The call ended and is to be repeated later, without a failed attempt: the listener returned
+    /// [`Outcome::RetryAfter`](crate::listener::Outcome::RetryAfter), or something that it depends on is unreachable.
     Deferred,
-    /// The listener was not called; the event becomes due later.
+    /// The listener was not called, because its circuit breaker is open; the event becomes due later.
     Postponed,
-    /// The listener was not called; the event is due at once, for any node.
+    /// The listener was not called; the event is due at once, for any process: for example after a pause.
     Released,
-    /// The call was cancelled by a shutdown; the event is due at once, for any node.
+    /// The call was cancelled by a shutdown; the event is due at once, for any process.
     Cancelled,
 }
 
@@ -103,7 +123,7 @@ impl Verdict {
 }
 
 impl VerdictKind {
-    /// Every kind of verdict.
+    /// Every kind of verdict, for example to create all series of a metric in advance.
     pub const ALL: [Self; 7] = [
         Self::Done,
         Self::Retry,
@@ -127,8 +147,10 @@ impl VerdictKind {
         }
     }
 
-    /// Returns the value of the metric label `result` and of the span field of the same name. Labels are coarser than
-    /// verdicts on purpose: a dashboard need not tell a deferred event from a postponed one.
+    /// Returns the value of the metric label `result` and of the span field of the same name: `success`, `failure`,
+    /// `dead`, `deferred` or `cancelled`.
+    ///
+    /// Labels are coarser than verdicts on purpose: a dashboard need not tell a deferred event from a postponed one.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Done => "success",
@@ -144,7 +166,7 @@ impl VerdictKind {
         !matches!(self, Self::Released | Self::Cancelled)
     }
 
-    /// Returns whether the delivery failed.
+    /// Returns whether the delivery failed, so that `attempts` increases or the event is dead.
     pub const fn is_failure(self) -> bool {
         matches!(self, Self::Retry | Self::Dead)
     }

@@ -4,20 +4,23 @@ use crate::event::EventEnvelope;
 use crate::listener::ListenerId;
 use crate::store::Claim;
 
-/// How an event came to the workers.
+/// How an event came to the workers: through the hot queue or through the cold queue.
+///
+/// When both have events, two hot ones are started for each cold one, so that neither starves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lane {
-    /// Through the hot queue: from a commit of this process.
+    /// Through the hot queue: directly from a commit of this process, already claimed by it. The lowest latency.
     Hot,
-    /// Through the cold queue: from the poller.
+    /// Through the cold queue: from the poller, which claims events of other processes, retries, delayed events and
+    /// those that did not fit into the hot queue.
     Cold,
 }
 
 impl Lane {
-    /// Both lanes.
+    /// Both lanes, for example to create all series of a metric in advance.
     pub const ALL: [Self; 2] = [Self::Hot, Self::Cold];
 
-    /// Returns the value of the metric label `lane`.
+    /// Returns the value of the metric label `lane`: `hot` or `cold`.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Hot => "hot",

@@ -23,8 +23,28 @@ type CallInTx = Box<
 
 /// A listener of one outbox, registered by `#[listener]` or manually.
 ///
-/// [`Listeners`](super::Listeners) finds the listener of an event. The outbox calls listeners itself; a program
-/// needs this type only to inspect a registry or to call a listener in a test.
+/// [`Listeners`](super::Listeners) finds the listener of an event. The outbox calls listeners itself; a program needs
+/// this type only to inspect a registry, or to call a listener in a test without the outbox around it. A `#[listener]`
+/// function can also be called directly, and the feature `testing` has an outbox in memory that delivers events.
+///
+/// # Examples
+///
+/// ```
+/// use outbox::listener::{Delivery, ListenerRegistry};
+/// use outbox::{EventEnvelope, Outcome};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let listeners = ListenerRegistry::new()
+///     .register("Counted", |delivery: Delivery| async move { delivery.payload::<u32>().map(drop) })
+///     .build()?;
+/// let listener = listeners.find("__GLOBAL__", "Counted").unwrap();
+///
+/// assert_eq!(listener.call(EventEnvelope::json("Counted", "7")?, 0).await.unwrap(), Outcome::Done);
+/// assert!(listener.call(EventEnvelope::json("Counted", "[]")?, 0).await.is_err());
+/// # Ok(())
+/// # }
+/// ```
 pub struct Listener {
     name: Cow<'static, str>,
     place: Place,
@@ -115,7 +135,7 @@ impl Listener {
         &self.name
     }
 
-    /// Returns the place in the source where the listener is declared or registered.
+    /// Returns the place in the source where the listener is declared or registered, as it occurs in error messages.
     pub fn place(&self) -> Place {
         self.place
     }
@@ -132,7 +152,8 @@ impl Listener {
         })
     }
 
-    /// Returns the database of the transaction that the listener asks for, or `None` if it asks for none.
+    /// Returns the database of the transaction that the listener asks for with `&mut Tx<..>`, or `None` if it asks for
+    /// none.
     pub fn tx_database(&self) -> Option<TxDatabase> {
         match self.call {
             Call::Plain(_) => None,
@@ -147,14 +168,16 @@ impl Listener {
 
     /// Decodes the payload, provides the arguments and runs the listener.
     ///
-    /// `attempts` is the number of failed attempts before this one. Interceptors, time-outs and concurrency limits
-    /// do not apply, and a panic is not caught. Dropping the returned future drops the listener's future.
+    /// `attempts` is the number of failed attempts before this one. Interceptors, time-outs and concurrency limits do
+    /// not apply, nothing is settled, and a panic is not caught.
     ///
     /// # Errors
     /// Returns the listener's error; [`ListenerErrorKind::Decode`](super::ListenerErrorKind::Decode) if the payload
-    /// does not fit; and
-    /// [`ListenerErrorKind::MissingTransaction`](super::ListenerErrorKind::MissingTransaction) if the listener asks
-    /// for a transaction.
+    /// does not fit; and [`ListenerErrorKind::MissingTransaction`](super::ListenerErrorKind::MissingTransaction) if the
+    /// listener asks for a transaction, which only an outbox can provide.
+    ///
+    /// # Cancel safety
+    /// Dropping the returned future drops the listener's future at the point where it waits, as a time-out does.
     pub async fn call(&self, envelope: EventEnvelope, attempts: u32) -> Result<Outcome> {
         match &self.call {
             Call::Plain(call) => call(&self.delivery(envelope, attempts)).await,

@@ -12,8 +12,39 @@ use crate::event::kind::PayloadOf;
 /// One call of a listener: the envelope, the number of failed attempts before it, and the application's state.
 ///
 /// A manually registered listener receives it as its argument
-/// ([`ListenerRegistry::register`](super::ListenerRegistry::register)). A `#[listener]` function receives its parts
-/// as typed arguments instead.
+/// ([`ListenerRegistry::register`](super::ListenerRegistry::register)) and takes from it what it needs. A `#[listener]`
+/// function receives its parts as typed arguments instead: the payload, [`State`], [`Meta`](super::Meta) and
+/// [`EventEnvelope`]. Cloning it copies two pointers.
+///
+/// # Examples
+///
+/// ```
+/// use outbox::listener::{Delivery, ListenerRegistry};
+/// use outbox::{EventEnvelope, ListenerResult, Outcome};
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize)]
+/// struct UserCreated { name: String }
+///
+/// struct Greeting(&'static str);
+///
+/// async fn greet(delivery: Delivery) -> ListenerResult {
+///     let user: UserCreated = delivery.payload()?;
+///     let greeting = delivery.state::<Greeting>()?;
+///     println!("{} {} ({})", greeting.0, user.name, delivery.envelope().event_id());
+///     Ok(())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let registry = ListenerRegistry::new().register("UserCreated", greet).state(Greeting("Hello"));
+/// # let listeners = registry.build()?;
+/// # let listener = listeners.find("__GLOBAL__", "UserCreated").unwrap();
+/// # let answer = listener.call(EventEnvelope::json("UserCreated", r#"{"name":"Ada"}"#)?, 0).await;
+/// # assert_eq!(answer.unwrap(), Outcome::Done);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Delivery {
     envelope: EventEnvelope,
@@ -26,12 +57,12 @@ impl Delivery {
         Self { envelope, attempts, states }
     }
 
-    /// Returns the event's envelope.
+    /// Returns the event in its stored form: ids, types, headers, times and the payload as JSON.
     pub fn envelope(&self) -> &EventEnvelope {
         &self.envelope
     }
 
-    /// Returns the number of failed attempts before this one.
+    /// Returns the number of failed attempts before this one: 0 in the first call.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
@@ -39,7 +70,8 @@ impl Delivery {
     /// Deserialises the payload into a type.
     ///
     /// # Errors
-    /// Returns [`ListenerErrorKind::Decode`] if the payload does not fit; the error never quotes the content.
+    /// Returns [`ListenerErrorKind::Decode`] if the payload does not fit; the error never quotes the content. Returned
+    /// from the listener with `?`, it is retried by the policy, since a newer program may be able to read the payload.
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T> {
         self.decoded(serde_json::from_str(self.envelope.payload().as_str()))
     }
@@ -47,7 +79,10 @@ impl Delivery {
     /// Returns the application's state of a type.
     ///
     /// # Errors
-    /// Returns [`ListenerErrorKind::MissingState`] if no value of this type was given with `.state(..)`.
+    /// Returns [`ListenerErrorKind::MissingState`] if no value of this type was given with
+    /// [`Builder::state`](crate::Builder::state) or [`ListenerRegistry::state`](super::ListenerRegistry::state). The
+    /// start of an outbox cannot check this, as it does for `#[listener]` functions, because the registry does not know
+    /// what a closure asks for.
     pub fn state<T: Send + Sync + 'static>(&self) -> Result<State<T>> {
         self.states.get().ok_or_else(|| {
             let text = format!("no `State<{}>` was given", type_name::<T>());

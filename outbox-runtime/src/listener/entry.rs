@@ -9,10 +9,12 @@ use super::outcome::BoxFuture;
 use super::{Delivery, Outcome, Result};
 use crate::event::kind::{AggregateInfo, EventInfo};
 
-/// A place in the source code.
+/// A place in the source code, where a listener is declared or registered, or an event type declared.
+///
+/// Its `Display` form is what editors and terminals make clickable: `src/orders.rs:12`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The file, as `file!()` names it.
+    /// The file, as `file!()` names it: relative to the root of the workspace.
     pub file: &'static str,
     /// The line, counted from 1.
     pub line: u32,
@@ -24,25 +26,42 @@ impl fmt::Display for Place {
     }
 }
 
-/// The options of one listener.
+/// The options of one listener: its retries, its time-out and its concurrency.
 ///
-/// An option that is `None` is taken from the outbox's [`Config`](crate::Config); without a concurrency of
-/// its own a listener is limited by the workers only.
+/// An option that is `None` is taken from the outbox's [`Config`](crate::Config); without a concurrency of its own a
+/// listener is limited by the workers only.
 ///
 /// `#[listener(retry(..), timeout = .., concurrency = ..)]` sets them for a function,
 /// [`ListenerRegistry::register_with`](super::ListenerRegistry::register_with) for a closure.
+///
+/// # Examples
+///
+/// A listener for a service that permits two requests at a time and is slow to recover:
+///
+/// ```
+/// use outbox::listener::{ListenerOptions, Timeout};
+/// use std::time::Duration;
+///
+/// let options = ListenerOptions::new()
+///     .concurrency(2)
+///     .timeout(Timeout::After(Duration::from_secs(10)))
+///     .max_attempts(20)
+///     .retry_base(Duration::from_secs(5))
+///     .retry_max(Duration::from_secs(600));
+/// assert_eq!(options.concurrency, Some(2));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ListenerOptions {
     /// The number of failed attempts after which an event becomes a dead letter.
     pub max_attempts: Option<u32>,
-    /// The delay after the first failure; it doubles with every further one.
+    /// The delay after the first failure; it doubles with every further one and has a jitter of ±50 %.
     pub retry_base: Option<Duration>,
     /// The longest delay between two attempts.
     pub retry_max: Option<Duration>,
-    /// The time-out of one call.
+    /// The time limit of one call.
     pub timeout: Option<Timeout>,
-    /// The maximum number of calls that run at once on one node.
+    /// The maximum number of calls that run at once in one process.
     pub concurrency: Option<u32>,
 }
 
@@ -58,44 +77,62 @@ impl ListenerOptions {
         }
     }
 
-    /// Sets the number of failed attempts after which an event becomes a dead letter.
+    /// Sets the number of failed attempts after which an event becomes a dead letter; 1 means that it is never retried.
+    ///
+    /// Calls that do not fail are not counted: those that end with [`Outcome::RetryAfter`](super::Outcome::RetryAfter),
+    /// and those that a shutdown cancels.
     #[must_use]
     pub const fn max_attempts(self, attempts: u32) -> Self {
         Self { max_attempts: Some(attempts), ..self }
     }
 
     /// Sets the delay after the first failure.
+    ///
+    /// It doubles with every further failure up to [`retry_max`](Self::retry_max), with a jitter of ±50 %, so that
+    /// events that failed together are not retried together. A listener with a delay of its own does not use the
+    /// outbox's [`RetryPolicy`](crate::RetryPolicy).
     #[must_use]
     pub const fn retry_base(self, delay: Duration) -> Self {
         Self { retry_base: Some(delay), ..self }
     }
 
-    /// Sets the longest delay between two attempts.
+    /// Sets the longest delay between two attempts, which must not be shorter than the first one.
     #[must_use]
     pub const fn retry_max(self, delay: Duration) -> Self {
         Self { retry_max: Some(delay), ..self }
     }
 
-    /// Sets the time-out of one call.
+    /// Sets the time limit of one call.
+    ///
+    /// The future of a call that exceeds it is dropped, and the attempt has failed. Choose it longer than the time-outs
+    /// of the clients that the listener uses, whose errors say more.
     #[must_use]
     pub const fn timeout(self, timeout: Timeout) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// Sets the maximum number of calls that run at once on one node.
+    /// Sets the maximum number of calls that run at once in one process; the limit for all processes together is a
+    /// multiple of it.
+    ///
+    /// Events beyond the limit wait without occupying a worker. Use it to protect a dependency, and 1 for work that
+    /// must not overlap in one process. It does not establish an ordering: a failed event is overtaken by later ones.
+    /// It must be at least 1.
     #[must_use]
     pub const fn concurrency(self, calls: u32) -> Self {
         Self { concurrency: Some(calls), ..self }
     }
 }
 
-/// The time-out of one call of a listener.
+/// The time limit of one call of a listener.
+///
+/// `#[listener(timeout = "30s")]` is [`After`](Self::After), `timeout = "none"` is [`Never`](Self::Never).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Timeout {
-    /// The call is cancelled after this time, and the attempt has failed.
+    /// The call is cancelled after this time by dropping its future, and the attempt has failed.
     After(Duration),
-    /// The call may take any time.
+    /// The call may take any time. Its lease is renewed while it runs; limit the `concurrency` of such a listener, so
+    /// that calls that never return cannot occupy all workers.
     Never,
 }
 

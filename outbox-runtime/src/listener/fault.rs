@@ -6,6 +6,21 @@ use super::Place;
 use crate::event::EventError;
 
 /// All faults of a listener registry, found before the first event is delivered.
+///
+/// [`ListenerRegistry::build`](super::ListenerRegistry::build) returns it. When an outbox is started, its faults are
+/// part of the [`StartError`](crate::StartError), together with those of the configuration and the table. They are
+/// mistakes of the program: print the error and fix them, each message names the remedy.
+///
+/// ```
+/// use outbox::listener::{Delivery, ListenerRegistry, RegistryFault};
+///
+/// let error = ListenerRegistry::new()
+///     .register("Paid", |_: Delivery| async {})
+///     .register("Paid", |_: Delivery| async {})
+///     .build()
+///     .unwrap_err();
+/// assert!(matches!(error.faults(), [RegistryFault::Duplicate { .. }]));
+/// ```
 #[derive(Debug)]
 pub struct RegistryError {
     faults: Vec<RegistryFault>,
@@ -16,12 +31,12 @@ impl RegistryError {
         Self { faults }
     }
 
-    /// Returns the faults.
+    /// Returns all faults, in the same order in every run.
     pub fn faults(&self) -> &[RegistryFault] {
         &self.faults
     }
 
-    /// Converts the error into its faults.
+    /// Converts the error into its faults, in the same order as [`faults`](Self::faults).
     pub fn into_faults(self) -> Vec<RegistryFault> {
         self.faults
     }
@@ -41,94 +56,99 @@ impl fmt::Display for RegistryError {
 
 impl std::error::Error for RegistryError {}
 
-/// One fault of a listener registry; its message names the remedy.
+/// One fault of a listener registry; its message names the places in the source and the remedy.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RegistryFault {
-    /// Two listeners handle the same event.
+    /// Two listeners handle the same event. There is at most one for each pair of aggregate type and event type; for
+    /// fan-out see [`ListenerRegistry`](super::ListenerRegistry#fan-out).
     #[error(
         "two listeners for event `{event}` of aggregate `{aggregate}`: {first} ({first_place}) and \
          {second} ({second_place}); keep one of them"
     )]
     Duplicate {
-        /// The name of the aggregate type.
+        /// The aggregate type that both name.
         aggregate: String,
-        /// The name of the event type, which may be an alias for one of the listeners.
+        /// The event type that both name, which may be an alias for one of the listeners.
         event: String,
-        /// The first listener.
+        /// The first of the two listeners, as [`Listener::name`](super::Listener::name) returns it.
         first: String,
-        /// The place of the first listener.
+        /// Where the first listener is declared or registered.
         first_place: Place,
-        /// The second listener.
+        /// The other listener.
         second: String,
-        /// The place of the second listener.
+        /// Where the other listener is declared or registered.
         second_place: Place,
     },
 
-    /// A listener asks for state that was not given.
+    /// A listener asks for state that was not given with [`Builder::state`](crate::Builder::state).
     #[error(
         "{listener} ({place}) asks for `State<{state}>`, which was not given; add `.state(..)` with a \
          value of that type"
     )]
     MissingState {
-        /// The listener.
+        /// The listener, as [`Listener::name`](super::Listener::name) returns it.
         listener: String,
-        /// The listener's place.
+        /// Where the listener is declared.
         place: Place,
-        /// The type that it asks for.
+        /// The type that it asks for: the `T` of `State<T>`.
         state: &'static str,
     },
 
-    /// A listener asks for a transaction of another database.
+    /// A listener asks for a transaction of another database than the outbox's.
     #[error(
         "{listener} ({place}) asks for a `Tx<{wants}>`, but the database of this outbox is `{has}`; \
          ask for a `Tx<{has}>`, or let it serve another outbox with `outbox = \"..\"`"
     )]
     OtherDatabase {
-        /// The listener.
+        /// The listener, as [`Listener::name`](super::Listener::name) returns it.
         listener: String,
-        /// The listener's place.
+        /// Where the listener is declared or registered.
         place: Place,
-        /// The database of the transaction that it asks for.
+        /// The database of the transaction that it asks for, such as `Postgres`.
         wants: &'static str,
-        /// The outbox's database.
+        /// The database of the outbox's pool, such as `Sqlite`.
         has: &'static str,
     },
 
-    /// No listener in this program handles a declared event.
+    /// No listener in this program handles a declared event, and it is not marked `#[outbox(no_listener)]`. A fault
+    /// only with [`Unhandled::Deny`](super::Unhandled::Deny); otherwise it is a warning or permitted.
     #[error(
         "no listener handles `{event}` ({place}); add a listener, or `#[outbox(no_listener)]` to the \
          event if it needs none"
     )]
     Unhandled {
-        /// The event as written in Rust.
+        /// The event as written in Rust, such as `OrderEvent::Paid`.
         event: String,
-        /// The event's place.
+        /// Where the event is declared.
         place: Place,
     },
 
-    /// An event's type names no aggregate, but its listeners do.
+    /// An event's type names no aggregate, but its listeners do, so it would not reach them. Reported like an
+    /// unhandled event.
     #[error(
         "`{event}` ({place}) names no aggregate, so it is written to `__GLOBAL__`, where no listener \
          handles it; add `#[outbox(aggregate = ..)]` to its type"
     )]
     Misrouted {
-        /// The event as written in Rust.
+        /// The event as written in Rust, such as `OrderEvent::Paid`.
         event: String,
-        /// The event's place.
+        /// Where the event is declared.
         place: Place,
     },
 
     /// The event or aggregate of a manually registered listener has an invalid name.
     #[error("the listener registered at {place} has an invalid name: {reason}")]
     BadName {
-        /// The place of the registration.
+        /// Where the listener was registered.
         place: Place,
-        /// Why the name is invalid.
+        /// The rule that the name violates.
         reason: EventError,
     },
 
-    /// The registry has no listener.
+    /// The registry has no listener. Usually the crate with the listeners is not linked: name it once, with `use
+    /// handlers as _;`. A process without listeners on purpose says so with
+    /// [`Builder::allow_empty`](crate::Builder::allow_empty) or [`Mode::WriterOnly`](crate::Mode::WriterOnly).
     #[error("{}", empty(.outbox.as_deref(), *.linked))]
     Empty {
         /// The name of the outbox; `None` is the unnamed one.

@@ -8,6 +8,9 @@ use super::{ListenerError, ListenerErrorKind, Result};
 pub type AnyTx = dyn Any + Send;
 
 /// A transaction that a listener may ask for with a `&mut Tx<..>` argument.
+///
+/// It is implemented for [`Tx`](crate::write::Tx) of every database and not meant for other types. It occurs in the
+/// signature of [`ListenerRegistry::register_in_tx`](super::ListenerRegistry::register_in_tx).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a transaction that a listener can ask for",
     label = "known are `Tx<sqlx::Sqlite>`, `Tx<sqlx::Postgres>` and `Tx<sqlx::MySql>` of `outbox`",
@@ -15,11 +18,18 @@ pub type AnyTx = dyn Any + Send;
             `use {Self} as ..;`"
 )]
 pub trait ListenerTx: Any + Send {
-    /// Returns the database of the transaction.
+    /// Returns the database of the transaction, which must be that of the outbox.
     fn database() -> TxDatabase;
 }
 
-/// The database of a transaction, compared when an outbox starts.
+/// The database of a transaction that a listener asks for, compared with the outbox's when that starts.
+///
+/// ```
+/// use outbox::Tx;
+/// use outbox::listener::{ListenerTx, TxDatabase};
+///
+/// assert!(<Tx<sqlx::Sqlite> as ListenerTx>::database() == TxDatabase::of::<sqlx::Sqlite>());
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct TxDatabase {
     id: TypeId,
@@ -27,7 +37,7 @@ pub struct TxDatabase {
 }
 
 impl TxDatabase {
-    /// Returns the database of a sqlx driver type.
+    /// Returns the database of a sqlx driver type, such as `sqlx::Postgres`.
     pub fn of<DB: 'static>() -> Self {
         Self { id: TypeId::of::<DB>(), name: type_name::<DB>() }
     }

@@ -15,25 +15,40 @@ use crate::event::{AggregateName, EventName, Global, IntoAggregateName};
 /// Collects the listeners of one outbox and the state that they need.
 ///
 /// An outbox that is started without a registry uses [`linked`](Self::linked): every `#[listener]` function in the
-/// program. Make a registry of your own to register listeners manually, for event types that are known only at run
-/// time and in tests, and pass it to [`Builder::listeners`](crate::Builder::listeners). Manually registered
-/// listeners can be added to the linked ones: `ListenerRegistry::linked().register(..)`.
+/// program. Make a registry of your own to register listeners manually, for event types that are known only at run time
+/// and in tests, and pass it to [`Builder::listeners`](crate::Builder::listeners). Manually registered listeners can be
+/// added to the linked ones: `ListenerRegistry::linked().register(..)`.
 ///
-/// There is at most one listener for each pair of aggregate type and event type.
+/// Nothing is checked before [`build`](Self::build), which the start of an outbox calls. It reports everything at once,
+/// with the file and line of each listener.
+///
+/// # Fan-out
+///
+/// There is at most one listener for each pair of aggregate type and event type, so that an event is done when that
+/// listener is. To have several independent reactions to one event, each with its own retries, let the listener write
+/// an event for each of them in the transaction that settles its own: all are written exactly once. See the [example of
+/// `Tx`](crate::write::Tx#in-a-listener).
+///
+/// # Examples
 ///
 /// ```
-/// # use outbox::listener::{Delivery, ListenerRegistry};
+/// use outbox::listener::{Delivery, ListenerRegistry};
 /// # use outbox::EventEnvelope;
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let listeners = ListenerRegistry::new()
-///     .register("UserCreated", |delivery: Delivery| async move {
-///         println!("created: {}", delivery.envelope().event_id());
-///     })
-///     .build()?;
 ///
-/// let envelope = EventEnvelope::json("UserCreated", "{}")?;
-/// let listener = listeners.find(envelope.aggregate_type(), envelope.event_type()).unwrap();
-/// listener.call(envelope, 0).await.unwrap();
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let event_types = ["UserCreated", "UserDeleted"];
+/// let mut registry = ListenerRegistry::new();
+/// for event_type in event_types {                       // from a configuration file, for example
+///     registry = registry.register_for("User", event_type, move |delivery: Delivery| async move {
+///         println!("{event_type}: {}", delivery.envelope().event_id());
+///     });
+/// }
+/// let outbox = outbox::testing::outbox().listeners(registry).start().await;
+/// # let mut tx = outbox.begin().await?;
+/// # tx.write(EventEnvelope::builder("UserCreated").aggregate_type("User").payload_json("{}"))?;
+/// # tx.commit().await?;
+/// # assert_eq!(outbox.drain().await.delivered(), 1);
 /// # Ok(())
 /// # }
 /// ```
@@ -52,20 +67,27 @@ pub struct ListenerRegistry {
 }
 
 /// The policy for unhandled events: variants that the program declares and no listener in it handles.
+///
+/// A variant that is marked `#[outbox(no_listener)]` is not unhandled. All listeners of the program count, also those
+/// of other outboxes. Not to be confused with *unroutable* events ([`Unroutable`](crate::Unroutable)), which are rows
+/// in the table that this process has no listener for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Unhandled {
-    /// Building the registry fails, and so does starting the outbox.
+    /// Building the registry fails, and so does starting the outbox. For programs that must handle every event they
+    /// declare.
     Deny,
-    /// A warning is logged.
+    /// A warning is logged when the registry is built, with the file and line of the event.
     #[default]
     Warn,
-    /// They are not reported.
+    /// They are not reported, for example because another program handles them.
     Allow,
 }
 
 impl ListenerRegistry {
     /// Makes an empty registry, for manually registered listeners only.
+    ///
+    /// In contrast to [`linked`](Self::linked), unhandled events are not reported: see [`unhandled`](Self::unhandled).
     #[expect(clippy::new_without_default, reason = "an empty registry is no sensible default")]
     pub fn new() -> Self {
         Self {
@@ -81,11 +103,16 @@ impl ListenerRegistry {
     }
 
     /// Makes a registry of every `#[listener]` in this program that serves the unnamed outbox.
+    ///
+    /// Rust does not link a crate that is never referenced. If listeners are in a crate of their own, reference it once
+    /// in the program: `use handlers as _;`.
     pub fn linked() -> Self {
         Self::from_inventory(None)
     }
 
     /// Makes a registry of every `#[listener(outbox = "..")]` in this program that serves the outbox of this name.
+    ///
+    /// [`Builder::name`](crate::Builder::name) uses it for a program that runs several outboxes.
     pub fn linked_for(outbox: impl Into<String>) -> Self {
         Self::from_inventory(Some(outbox.into()))
     }
@@ -107,9 +134,10 @@ impl ListenerRegistry {
 
     /// Adds a listener for an event type that belongs to no aggregate.
     ///
-    /// The listener is a closure from a [`Delivery`] to a future of one of the types that a `#[listener]` function
-    /// may return. The future is dropped when the call exceeds its time-out, which counts as a failed attempt, and
-    /// when it still runs after a shutdown has waited for `drain_timeout`, which does not.
+    /// The listener is a closure or function from a [`Delivery`] to a future of one of the types that a `#[listener]`
+    /// function may return (see [`IntoOutcome`]). The future is dropped when the call exceeds its time-out, which
+    /// counts as a failed attempt, and when it still runs after a shutdown has waited for `drain_timeout`, which does
+    /// not.
     ///
     /// A name that is not valid is reported by [`build`](Self::build), with the place of this call.
     #[track_caller]
@@ -121,7 +149,8 @@ impl ListenerRegistry {
         self.register_for(Global, event, listener)
     }
 
-    /// Adds a listener for an event type of an aggregate type. See [`register`](Self::register).
+    /// Adds a listener for an event type of an aggregate type, given by name or as a value of a type that derives
+    /// [`AggregateType`](crate::event::AggregateType). See [`register`](Self::register).
     #[track_caller]
     pub fn register_for<F, Fut>(
         self,
@@ -136,10 +165,11 @@ impl ListenerRegistry {
         self.register_with(ListenerOptions::new(), aggregate, event, listener)
     }
 
-    /// Adds a listener with options of its own. See [`register`](Self::register).
+    /// Adds a listener with retries, a time-out or a concurrency limit of its own. See [`register`](Self::register).
     ///
     /// ```
-    /// # use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry};
+    /// use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry};
+    ///
     /// let options = ListenerOptions::new().concurrency(1).max_attempts(3);
     /// let registry = ListenerRegistry::new()
     ///     .register_with(options, "Order", "Paid", |_: Delivery| async {});
@@ -166,28 +196,34 @@ impl ListenerRegistry {
 
     /// Adds a listener that runs in the transaction that settles its event.
     ///
-    /// The listener's writes in that transaction and the event's status are committed together or not at all, so
-    /// its effects on the database happen exactly once. The transaction is rolled back if the listener returns an
-    /// error or [`Outcome::RetryAfter`].
+    /// The listener's writes in that transaction and the event's status are committed together or not at all, so its
+    /// effects on the database happen exactly once. The transaction is rolled back if the listener returns an error or
+    /// [`Outcome::RetryAfter`]. It is begun on the application's pool; such listeners use at most half of its
+    /// connections, and on SQLite one of them runs at a time.
+    ///
+    /// `T` is the [`Tx`](crate::write::Tx) of the outbox's database, which the start compares.
     ///
     /// ```
-    /// # use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry};
-    /// # use outbox::Outcome;
-    /// # use outbox::tx::Backend;
-    /// # use outbox::Tx;
-    /// # fn example<DB: Backend>() {
+    /// use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry};
+    /// use outbox::{Outcome, Tx};
+    /// use sqlx::Sqlite;
+    ///
     /// let registry = ListenerRegistry::new().register_in_tx(
     ///     ListenerOptions::new(),
     ///     "Order",
     ///     "Paid",
-    ///     |delivery: Delivery, tx: &mut Tx<DB>| {
+    ///     |delivery: Delivery, tx: &mut Tx<Sqlite>| {
     ///         Box::pin(async move {
-    ///             // Statements run on `&mut **tx`, and events are written with `tx.write(..)`.
+    ///             let order_id: u32 = delivery.payload()?;
+    ///             sqlx::query("UPDATE orders SET paid = TRUE WHERE id = ?")
+    ///                 .bind(order_id)
+    ///                 .execute(&mut **tx)
+    ///                 .await?;
     ///             Ok(Outcome::Done)
     ///         })
     ///     },
     /// );
-    /// # }
+    /// # drop(registry);
     /// ```
     #[track_caller]
     pub fn register_in_tx<T, F>(
@@ -224,20 +260,28 @@ impl ListenerRegistry {
         aggregate.ok().zip(event.ok())
     }
 
-    /// Adds a state that listeners ask for with `State<T>`. A second value of the same type replaces the first.
+    /// Adds a state that listeners ask for with [`State<T>`](super::State). A second value of the same type replaces
+    /// the first.
+    ///
+    /// [`Builder::state`](crate::Builder::state) does the same and is enough for most programs.
     pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
         self.states.insert(state);
         self
     }
 
-    /// Sets the policy for unhandled events. The default is [`Unhandled::Warn`], and [`Unhandled::Allow`] in a
-    /// registry that was made with [`new`](Self::new).
+    /// Sets the policy for unhandled events. The default is [`Unhandled::Warn`], and [`Unhandled::Allow`] in a registry
+    /// that was made with [`new`](Self::new).
+    ///
+    /// Set [`Unhandled::Deny`] in a test to find events that were forgotten:
+    /// `ListenerRegistry::linked().unhandled(Unhandled::Deny).build()`.
     pub fn unhandled(mut self, policy: Unhandled) -> Self {
         self.unhandled = policy;
         self
     }
 
     /// Permits a registry without any listener, which is an error otherwise.
+    ///
+    /// Without this check, a program whose listeners are not linked would start and deliver nothing.
     pub fn allow_empty(mut self) -> Self {
         self.allow_empty = true;
         self
@@ -251,11 +295,27 @@ impl ListenerRegistry {
 
     /// Checks the registry and returns the listeners.
     ///
-    /// [`Builder::start`](crate::Builder::start) does this for the registry of an outbox.
+    /// [`Builder::start`](crate::Builder::start) does this for the registry of an outbox. Call it in a test to check
+    /// the listeners of a program without a database.
+    ///
+    /// ```
+    /// use outbox::listener::{Delivery, ListenerRegistry};
+    ///
+    /// let listeners = ListenerRegistry::new().register("Paid", |_: Delivery| async {}).build()?;
+    /// assert!(listeners.find("__GLOBAL__", "Paid").is_some());
+    /// # Ok::<(), outbox::listener::RegistryError>(())
+    /// ```
     ///
     /// # Errors
-    /// Returns all faults at once: duplicates, missing state, unhandled events if they are denied, invalid names,
-    /// an empty registry.
+    /// Returns all faults at once, each a [`RegistryFault`]:
+    ///
+    /// - [`Duplicate`](RegistryFault::Duplicate): two listeners handle the same event; keep one;
+    /// - [`MissingState`](RegistryFault::MissingState): add the value with [`state`](Self::state);
+    /// - [`Unhandled`](RegistryFault::Unhandled) or [`Misrouted`](RegistryFault::Misrouted), if these are denied: add a
+    ///   listener, `#[outbox(no_listener)]` or the aggregate;
+    /// - [`BadName`](RegistryFault::BadName): correct the name of a manually registered listener;
+    /// - [`Empty`](RegistryFault::Empty): link the crate with the listeners, or call
+    ///   [`allow_empty`](Self::allow_empty).
     pub fn build(self) -> Result<Listeners, RegistryError> {
         let mut faults = self.faults;
         let mut listeners = Listeners::new(self.listeners, &mut faults);

@@ -19,7 +19,21 @@ impl ListenerId {
     }
 }
 
-/// The checked listeners of one outbox.
+/// The checked listeners of one outbox, from [`ListenerRegistry::build`](super::ListenerRegistry::build).
+///
+/// The outbox builds and uses them by itself. In a test, they show which events a program handles:
+///
+/// ```
+/// use outbox::listener::{Delivery, ListenerRegistry};
+///
+/// let listeners = ListenerRegistry::new()
+///     .register_for("Order", "Paid", |_: Delivery| async {})
+///     .register_for("Order", "Shipped", |_: Delivery| async {})
+///     .build()?;
+/// let handled: Vec<_> = listeners.iter().flat_map(|listener| listener.keys()).collect();
+/// assert_eq!(handled, [("Order", "Paid"), ("Order", "Shipped")]);
+/// # Ok::<(), outbox::listener::RegistryError>(())
+/// ```
 #[derive(Debug)]
 pub struct Listeners {
     listeners: Vec<Listener>,
@@ -47,7 +61,10 @@ impl Listeners {
         self.listeners
     }
 
-    /// Returns the listener that handles an event, by its name or an alias.
+    /// Returns the listener that handles an event, given the names of its aggregate type and event type or their
+    /// aliases.
+    ///
+    /// An event without an aggregate belongs to `__GLOBAL__`. `None` means that the event is unroutable here.
     pub fn find(&self, aggregate: &str, event: &str) -> Option<&Listener> {
         self.routes.find(aggregate, event).and_then(|id| self.get(id))
     }
@@ -78,7 +95,8 @@ impl Listeners {
         })
     }
 
-    /// Returns an iterator over all listeners.
+    /// Returns an iterator over all listeners: those of `#[listener]` functions by file and line, then the manually
+    /// registered ones.
     pub fn iter(&self) -> impl Iterator<Item = &Listener> {
         self.listeners.iter()
     }

@@ -2,9 +2,17 @@
 
 use std::fmt;
 
-/// A series that `MetricsFacade` writes.
+/// A series that `MetricsFacade` writes: its name, kind, unit, labels and help text.
 ///
-/// Use [`Metric::ALL`] to configure an exporter or to generate dashboards.
+/// Use [`Metric::ALL`] to configure an exporter or to generate dashboards and documentation.
+///
+/// ```
+/// use outbox::metrics::{Metric, MetricKind};
+///
+/// let histograms = Metric::ALL.iter().filter(|metric| metric.kind == MetricKind::Histogram);
+/// let names: Vec<String> = histograms.map(|metric| metric.series("outbox")).collect();
+/// assert!(names.contains(&"outbox_delivery_lag_seconds".to_owned()));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metric {
@@ -12,23 +20,24 @@ pub struct Metric {
     pub suffix: &'static str,
     /// Whether it is a counter, a gauge or a histogram.
     pub kind: MetricKind,
-    /// The unit of its values.
+    /// The unit of its values, which exporters show beside the help text.
     pub unit: MetricUnit,
-    /// The names of its labels. Their values are never ids, tenants or error messages.
+    /// The names of its labels, `table` first. Their values are never ids, tenants or error messages, so their number
+    /// is bounded.
     pub labels: &'static [&'static str],
     /// The help text that is passed to the exporter.
     pub help: &'static str,
 }
 
-/// The kind of a series.
+/// The kind of a series, as in Prometheus. Its `Display` form is `counter`, `gauge` or `histogram`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetricKind {
-    /// A number that only increases.
+    /// A number that only increases, until the process restarts.
     Counter,
-    /// A current value.
+    /// A current value, which may go up and down.
     Gauge,
-    /// A distribution over buckets.
+    /// A distribution, for percentiles: [`Metric::SECONDS_BUCKETS`] and [`Metric::ROWS_BUCKETS`] are buckets for it.
     Histogram,
 }
 
@@ -38,22 +47,32 @@ pub enum MetricKind {
 pub enum MetricUnit {
     /// A number of events, rows or listeners.
     Count,
-    /// Seconds.
+    /// A duration, or a time since 1970, in seconds.
     Seconds,
 }
 
 impl Metric {
-    /// Histogram buckets for series in seconds.
+    /// Histogram buckets for series in seconds, from half a millisecond to an hour.
+    ///
+    /// The exporter for Prometheus creates histograms only where buckets are configured; without them, panels of the
+    /// dashboard stay empty:
+    ///
+    /// ```text
+    /// PrometheusBuilder::new()
+    ///     .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), Metric::SECONDS_BUCKETS)?
+    ///     .set_buckets_for_metric(Matcher::Suffix("_rows".to_owned()), Metric::ROWS_BUCKETS)?
+    /// ```
     pub const SECONDS_BUCKETS: &'static [f64] = &[
         0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
         60.0, 300.0, 1_800.0, 3_600.0,
     ];
 
-    /// Histogram buckets for series that count rows.
+    /// Histogram buckets for series that count rows per statement, from 1 to 1,000.
     pub const ROWS_BUCKETS: &'static [f64] =
         &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0];
 
-    /// Returns the name with a prefix, such as `outbox_dispatch_total`.
+    /// Returns the name with a prefix, such as `outbox_dispatch_total`: the name that the recorder of the `metrics`
+    /// crate gets.
     pub fn name(&self, prefix: &str) -> String {
         [prefix, self.suffix].concat()
     }
@@ -93,7 +112,7 @@ macro_rules! catalogue {
         };)*
 
         impl Metric {
-            /// All series.
+            /// All series that an outbox writes, for example to check that a dashboard shows each of them.
             pub const ALL: &'static [Self] = &[$($name),*];
         }
     };

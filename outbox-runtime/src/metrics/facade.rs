@@ -13,17 +13,36 @@ use crate::event::VerdictKind;
 use crate::inflight::Lane;
 use crate::store::Stats;
 
-/// Writes all series of [`Metric::ALL`] to the recorder of the [`metrics`](https://docs.rs/metrics) crate, for use
-/// with any of its exporters. Install the recorder before the outbox is started.
+/// A [`MetricsExporter`] that writes all series of [`Metric::ALL`] to the recorder of the
+/// [`metrics`](https://docs.rs/metrics) crate, from where any of its exporters takes them.
+///
+/// Install the recorder before the outbox is started: what is written before is lost. With the exporter for Prometheus:
+///
+/// ```text
+/// PrometheusBuilder::new()
+///     .with_http_listener(([0, 0, 0, 0], 9187))
+///     .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), Metric::SECONDS_BUCKETS)?
+///     .set_buckets_for_metric(Matcher::Suffix("_rows".to_owned()), Metric::ROWS_BUCKETS)?
+///     .install()?;
+/// ```
+///
+/// Then start the outbox:
 ///
 /// ```no_run
-/// # async fn example(pool: sqlx::Pool<impl outbox::tx::Backend>) -> Result<(), Box<dyn std::error::Error>> {
 /// use outbox::metrics::MetricsFacade;
 ///
+/// # async fn example(pool: sqlx::PgPool) -> outbox::Result<()> {
 /// let outbox = outbox::builder(pool).metrics(MetricsFacade::new()).start().await?;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// The names begin with `outbox`, and every series has the label `table`. Two outboxes in one process whose tables have
+/// the same name need different prefixes ([`with_prefix`](Self::with_prefix)). All series are described to the
+/// recorder, and counters start at zero. Alert on `outbox_oldest_pending_age_seconds` and on `outbox_dead_count`;
+/// `dashboards/grafana.json` in the repository is a dashboard.
+///
+/// This type needs the feature `metrics`.
 #[derive(Debug, Clone)]
 pub struct MetricsFacade {
     prefix: String,
@@ -47,12 +66,12 @@ impl Default for MetricsFacade {
 }
 
 impl MetricsFacade {
-    /// Returns a facade with the prefix `outbox`.
+    /// Makes a facade with the prefix `outbox`.
     pub fn new() -> Self {
         Self { prefix: "outbox".to_owned(), table: SharedString::const_str("") }
     }
 
-    /// Returns a facade with another prefix, which may contain dots: `orders.outbox`.
+    /// Makes a facade with another prefix, which may contain dots: `orders.outbox`.
     ///
     /// The recorder gets the name with the dot: `orders.outbox_dispatch_total`. Exporters whose names cannot contain
     /// dots replace them; the one for Prometheus writes `orders_outbox_dispatch_total` ([`Metric::series`]), so that
@@ -65,7 +84,7 @@ impl MetricsFacade {
     /// ```
     ///
     /// # Errors
-    /// Returns an error if the prefix is not a sequence of words joined by dots. A word consists of ASCII letters,
+    /// [`PrefixError`] if the prefix is not a sequence of words joined by dots. A word consists of ASCII letters,
     /// digits and `_`, and does not start with a digit.
     pub fn with_prefix(prefix: impl Into<String>) -> Result<Self, PrefixError> {
         let prefix = prefix.into();

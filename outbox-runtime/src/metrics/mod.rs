@@ -23,72 +23,216 @@ use crate::event::VerdictKind;
 use crate::inflight::Lane;
 use crate::store::Stats;
 
-/// Receives measurements. Every method does nothing by default; none may block.
+/// Receives everything that an outbox measures, to pass it to a monitoring system.
 ///
-/// A `topic` is an event type that this program declares or has a listener for; every other type is `other`, so
-/// that the number of topics is bounded.
+/// With the feature `metrics`, `MetricsFacade` is a ready exporter for the `metrics` crate, and through it for
+/// Prometheus, StatsD, OpenTelemetry and others. Implement this trait to write to another system, and pass the exporter
+/// to [`Builder::metrics`](crate::Builder::metrics).
+///
+/// Every method does nothing by default, so an exporter implements only what it needs, and a new measurement in a later
+/// version breaks no exporter. A method is called from the tasks that deliver and commit, so it **must not block**:
+/// increase a counter, or send to a channel without waiting. If it panics, the panic is logged and nothing else
+/// happens.
+///
+/// A `topic` is an event type that this program declares or has a listener for; every other type is `other`, so that
+/// the number of topics is bounded. No argument is an id, a tenant or an error.
+///
+/// An exporter that sends everything to a StatsD agent:
+///
+/// ```
+/// use outbox::metrics::{HotPathSkip, Lane, MetricsExporter, Stats, VerdictKind};
+/// use std::net::UdpSocket;
+/// use std::time::Duration;
+///
+/// struct StatsD {
+///     socket: UdpSocket,
+///     prefix: String,
+/// }
+///
+/// impl StatsD {
+///     fn new(agent: impl std::net::ToSocketAddrs) -> std::io::Result<Self> {
+///         let socket = UdpSocket::bind("127.0.0.1:0")?;
+///         socket.set_nonblocking(true)?;
+///         socket.connect(agent)?;
+///         Ok(Self { socket, prefix: String::new() })
+///     }
+///
+///     /// Sends one measurement. A lost one is not worth an error.
+///     fn send(&self, name: &str, value: impl std::fmt::Display, kind: &str) {
+///         let _ = self.socket.send(format!("{}.{name}:{value}|{kind}", self.prefix).as_bytes());
+///     }
+///
+///     fn count(&self, name: &str, events: usize) {
+///         self.send(name, events, "c");
+///     }
+///
+///     fn gauge(&self, name: &str, value: impl std::fmt::Display) {
+///         self.send(name, value, "g");
+///     }
+///
+///     fn time(&self, name: &str, took: Duration) {
+///         self.send(name, took.as_secs_f64() * 1_000.0, "ms");
+///     }
+/// }
+///
+/// impl MetricsExporter for StatsD {
+///     fn starting(&mut self, table: &str, _topics: &[&str]) {
+///         self.prefix = format!("outbox.{table}");
+///     }
+///
+///     fn committed(&self, topic: &str, events: usize) {
+///         self.count(&format!("committed.{topic}"), events);
+///     }
+///
+///     fn dispatched(&self, topic: &str, verdict: VerdictKind, took: Duration) {
+///         self.count(&format!("dispatched.{topic}.{}", verdict.label()), 1);
+///         self.time(&format!("latency.{topic}"), took);
+///     }
+///
+///     fn delivered(&self, topic: &str, lag: Duration) {
+///         self.time(&format!("lag.{topic}"), lag);
+///     }
+///
+///     fn died(&self, topic: &str, events: usize) {
+///         self.count(&format!("dead.{topic}"), events);
+///     }
+///
+///     fn table(&self, stats: &Stats) {
+///         self.gauge("pending", stats.pending);
+///         self.gauge("oldest_seconds", stats.oldest_overdue.as_secs());
+///         self.gauge("dead_letters", stats.dead);
+///     }
+///
+///     fn enqueued(&self, lane: Lane, events: usize) {
+///         self.count(&format!("queued.{}", lane.label()), events);
+///     }
+///
+///     fn hot_path_skipped(&self, reason: HotPathSkip, events: usize) {
+///         self.count(&format!("hot_path_skipped.{}", reason.label()), events);
+///     }
+///
+///     fn queue_depth(&self, hot: usize, cold: usize) {
+///         self.gauge("depth.hot", hot);
+///         self.gauge("depth.cold", cold);
+///     }
+///
+///     fn claimed(&self, rows: usize, took: Duration) {
+///         self.count("claimed", rows);
+///         self.time("claim", took);
+///     }
+///
+///     fn recorded(&self, rows: usize, stale: usize, took: Duration) {
+///         self.count("recorded", rows);
+///         self.count("stale", stale);
+///         self.time("record", took);
+///     }
+///
+///     fn leases_lost(&self, rows: usize) {
+///         self.count("leases_lost", rows);
+///     }
+///
+///     fn paused_listeners(&self, listeners: usize) {
+///         self.gauge("paused_listeners", listeners);
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use outbox::listener::{Delivery, ListenerRegistry};
+/// # let agent = UdpSocket::bind("127.0.0.1:0")?;
+/// # agent.set_read_timeout(Some(Duration::from_secs(5)))?;
+/// # let exporter = StatsD::new(agent.local_addr()?)?;
+/// # let registry = ListenerRegistry::new().register("Paid", |_: Delivery| async {});
+/// # let kit = outbox::testing::outbox().listeners(registry);
+/// # let outbox = kit.configure(|builder| builder.metrics(exporter)).start().await;
+/// # let mut tx = outbox.begin().await?;
+/// # tx.write(outbox::EventEnvelope::json("Paid", "{}")?)?;
+/// # tx.commit().await?;
+/// # let mut packet = [0; 200];
+/// # let length = agent.recv(&mut packet)?;
+/// # assert_eq!(std::str::from_utf8(&packet[..length])?, "outbox.outbox_event.committed.Paid:1|c");
+/// # Ok(())
+/// # }
+/// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
+/// let outbox = outbox::builder(pool).metrics(StatsD::new("127.0.0.1:8125")?).start().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[expect(unused_variables, reason = "the names document what is given")]
 pub trait MetricsExporter: Send + Sync {
     /// The outbox of a table is being started. `topics` are all topics except `other`.
+    ///
+    /// It is called once, before everything else. Use it to remember the table, and to create all series with the value
+    /// zero: an alert on an increase does not see a counter that appears with its first event.
     fn starting(&mut self, table: &str, topics: &[&str]) {}
 
-    /// Events of a topic were committed in this process.
+    /// Events of a topic were committed in this process: the rate of incoming events.
+    ///
+    /// An event that was written with [`write_in`](crate::Outbox::write_in) is reported when
+    /// [`committed`](crate::Outbox::committed) is called.
     fn committed(&self, topic: &str, events: usize) {}
 
-    /// Events entered the hot or the cold queue.
+    /// Events entered the hot queue at their commit, or the cold queue when the poller claimed them.
     fn enqueued(&self, lane: Lane, events: usize) {}
 
-    /// Committed events were left to the poller instead of entering the hot queue.
+    /// Committed events were left to the poller instead of entering the hot queue, which costs them latency.
     fn hot_path_skipped(&self, reason: HotPathSkip, events: usize) {}
 
-    /// A listener was called. Verdicts of calls that a shutdown cancelled are not reported.
+    /// A listener was called. `took` is the duration of the call, interceptors included.
+    ///
+    /// Verdicts of calls that a shutdown cancelled are not reported. Events of a
+    /// [`PollerHandler`](crate::PollerHandler) are not either, because no listener is called for them.
     fn dispatched(&self, topic: &str, verdict: VerdictKind, took: Duration) {}
 
-    /// An event was delivered. `lag` is the time since it was due: since the event occurred, or since its delay
-    /// ended. It includes failed attempts and everything else that the event had to wait for.
+    /// An event was delivered. `lag` is the time since it was due: since the event occurred, or since its delay ended.
+    /// It includes failed attempts and everything else that the event had to wait for.
     ///
-    /// The lag is measured with the clock of this process. A row keeps the end of its delay only until it is
-    /// claimed, so the lag of a delayed event that was not delivered by its first claim counts from when it
-    /// occurred.
+    /// The lag is measured with the clock of this process. A row keeps the end of its delay only until it is claimed,
+    /// so the lag of a delayed event that was not delivered by its first claim counts from when it occurred.
     fn delivered(&self, topic: &str, lag: Duration) {}
 
-    /// Events were given up, with or without a call of their listener.
+    /// Events became dead letters, with or without a call of their listener.
     fn died(&self, topic: &str, events: usize) {}
 
-    /// The number of events in the hot queue and in the cold queue.
+    /// The number of events that wait in the hot queue and in the cold queue, reported every second.
     fn queue_depth(&self, hot: usize, cold: usize) {}
 
-    /// The state of the table, read from time to time.
+    /// The state of the table, read every 15 seconds, and less often where reading is slow. A process in the mode
+    /// [`WriterOnly`](crate::Mode::WriterOnly) does not read it.
+    ///
+    /// All processes report the same numbers, except for [`Stats::unroutable`]: take the maximum, not the sum.
     fn table(&self, stats: &Stats) {}
 
-    /// The poller claimed rows.
+    /// The poller claimed rows. Claims that found nothing are not reported.
     fn claimed(&self, rows: usize, took: Duration) {}
 
-    /// Settlements were written. `stale` of them did not apply, because their rows had moved on.
+    /// Results of deliveries were recorded in one batch. `stale` of them did not apply, because their lease had expired
+    /// and the rows had been claimed again: without an outage, leases are too short for the load.
     fn recorded(&self, rows: usize, stale: usize, took: Duration) {}
 
-    /// Leases expired before their events could be started.
+    /// Leases expired before the listeners of their events could be called, so that other processes deliver them.
     fn leases_lost(&self, rows: usize) {}
 
-    /// The number of listeners whose circuit breaker is open or being probed.
+    /// The number of listeners whose circuit breaker is open or being probed, reported every second.
     fn paused_listeners(&self, listeners: usize) {}
 }
 
-/// Why a committed event did not go through the hot queue of this process.
+/// Why a committed event did not go through the hot queue of this process. The poller delivers it instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HotPathSkip {
-    /// The hot queue, the listener's portion of it, or the memory budget was used up.
+    /// The hot queue, the listener's portion of it, or the memory budget ([`max_bytes`](crate::Config::max_bytes)) was
+    /// used up. Raise [`hot_capacity`](crate::Config::hot_capacity) if the listeners keep up on average.
     Full,
-    /// The event is not due yet.
+    /// The event is not due yet: it was written with a delay.
     Delayed,
 }
 
 impl HotPathSkip {
-    /// Every reason.
+    /// Every reason, for example to create all series of a metric in advance.
     pub const ALL: [Self; 2] = [Self::Full, Self::Delayed];
 
-    /// Returns the value of the metric label `reason`.
+    /// Returns the value of the metric label `reason`: `full` or `delayed`.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Full => "full",

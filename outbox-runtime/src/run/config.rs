@@ -4,12 +4,15 @@ use super::PurgeConfig;
 use crate::error::ConfigFault;
 use crate::store::{Completion, DEFAULT_TABLE, Table};
 
-/// The options of an outbox.
+/// The options of an outbox, each with a default.
 ///
-/// Every option has a default. [`Builder`](super::Builder) has a setter of the same name for each. Use a `Config` of your
-/// own to read options from somewhere else, for example from the environment with [`from_env`](Self::from_env), and
-/// pass it to [`Builder::config`](super::Builder::config). Invalid values are reported by
-/// [`Builder::start`](super::Builder::start), all at once, and by [`faults`](Self::faults).
+/// [`Builder`](super::Builder) has a setter of the same name for every field, which is the usual way to change one. Use
+/// a `Config` of your own to read options from somewhere else, for example from environment variables with
+/// [`from_env`](Self::from_env), and pass it to [`Builder::config`](super::Builder::config).
+///
+/// All limits are per process. Invalid values are reported by [`Builder::start`](super::Builder::start), all at once,
+/// and by [`faults`](Self::faults), for example in a test of the configuration. The struct is `#[non_exhaustive]`:
+/// start from [`Config::default`] and assign fields.
 ///
 /// ```
 /// use outbox::Config;
@@ -19,68 +22,112 @@ use crate::store::{Completion, DEFAULT_TABLE, Table};
 /// config.workers = 16;
 /// config.lease = Duration::from_secs(60);
 /// assert!(config.faults().is_empty());
+///
+/// config.lease = Duration::from_millis(10);
+/// assert_eq!(config.faults()[0].to_string(), "`lease` must be between 1 second and 1 hour, but is 10ms");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
-    /// The table, as `name` or `schema.name`. The default is `outbox_event`.
+    /// The table of the outbox, as `name` or `schema.name`. The default is `outbox_event`.
+    ///
+    /// All processes of one outbox use the same table; outboxes that share a database need different ones. The table is
+    /// created at the start if it is missing, its schema is not.
     pub table: String,
     /// The role of this process: to write events, to deliver them, or both. The default is [`Mode::Full`].
     pub mode: Mode,
-    /// A name for this node in the column `locked_by`, such as the host or pod; a random suffix makes it unique. The
-    /// default is `None`.
+    /// A name for this process in the column `locked_by`, such as the host or pod. The default is `None`.
+    ///
+    /// A random suffix makes it unique. Set it to find out which process holds an event; at most 100 printable ASCII
+    /// characters without spaces.
     pub node_name: Option<String>,
     /// The maximum number of listener calls that run at once in this process. The default is 32.
-    pub workers: usize,
-    /// The capacity of the hot queue, in events. The default is 1,000.
     ///
-    /// Events that find it full are inserted for the poller; writes and commits never wait for room.
+    /// More workers deliver more events at once, as long as CPU, connections and the dependencies of the listeners have
+    /// capacity. Fewer protect those dependencies. A single listener is limited with `#[listener(concurrency = ..)]`.
+    pub workers: usize,
+    /// The capacity of the hot queue, which takes events directly from commits of this process. The default is 1,000.
+    ///
+    /// Events that find it full are left in the table for the poller, which costs latency; there is no back-pressure,
+    /// writes and commits never wait for room. Raise it for bursts of commits.
     pub hot_capacity: usize,
-    /// The capacity of the cold queue, in events. The default is 1,000. The poller claims only as many rows as
-    /// there is room for.
+    /// The capacity of the cold queue, which takes the events that the poller has claimed. The default is 1,000.
+    ///
+    /// The poller claims only as many rows as there is room for. A larger queue keeps workers busy between two claims;
+    /// a smaller one leaves more of a backlog to other processes.
     pub cold_capacity: usize,
-    /// The maximum number of bytes in flight, payloads and headers together. The default is 64 MiB.
+    /// The maximum size of all events in flight, payloads and headers together, in bytes. The default is 64 MiB.
+    ///
+    /// It bounds memory when payloads are large: while it is used up, further events stay in the table.
     pub max_bytes: usize,
-    /// How long a shutdown waits for running listeners before it cancels them. The default is 5 seconds.
+    /// How long a graceful shutdown waits for queued events and running listeners before it cancels them. The default
+    /// is 5 seconds.
+    ///
+    /// Set it to the time that the slowest listener needs. A shutdown takes up to 10 seconds longer than this, so the
+    /// process must be given that time before it is killed.
     pub drain_timeout: Duration,
     /// The longest sleep of an idle poller. The default is 5 seconds.
     ///
-    /// It limits the latency of events that other processes have written. Commits of this process, due retries and
-    /// full batches wake the poller earlier.
+    /// It limits the latency of events that other processes have written. Commits of this process, due retries and full
+    /// batches wake the poller earlier. A smaller value costs more queries while idle; on PostgreSQL,
+    /// [`notify`](Self::notify) is the better remedy.
     pub poll_interval: Duration,
     /// The maximum number of rows in one claim. The default is 500.
+    ///
+    /// A larger batch works off a backlog with fewer statements; a smaller one keeps statements short and spreads
+    /// events over processes.
     pub batch_size: usize,
-    /// How long a claim lasts unless it is renewed, from 1 second to 1 hour. The default is 30 seconds.
+    /// How long a claim lasts unless it is renewed, from 1 second to 1 hour: the visibility time-out. The default is 30
+    /// seconds.
     ///
     /// After a crash, the events that were in flight become available when their lease expires. Leases are renewed
-    /// while events are queued or running, so a listener may run longer than that.
+    /// while events are queued or running, so a listener may run longer than that. A shorter lease recovers faster from
+    /// a crash; a longer one tolerates longer outages of the database without a second delivery.
     pub lease: Duration,
-    /// The poller does not claim rows that are younger than this. The default is zero.
+    /// The age below which the poller does not claim an event. The default is zero.
+    ///
+    /// It delays every event that does not take the hot queue. There is rarely a reason to change it: rows of the hot
+    /// queue are inserted already claimed, so the poller does not compete for them.
     pub skip_recent: Duration,
     /// The number of failed attempts after which an event becomes a dead letter. The default is 10.
+    ///
+    /// With the default delays that is after about 100 seconds. Raise it if dependencies may be down for longer; with
+    /// 1, a failed event is not retried.
     pub max_attempts: u32,
-    /// The delay after the first failure; it doubles with every further one. The default is 200 milliseconds.
+    /// The delay after the first failed attempt; it doubles with every further one. The default is 200 milliseconds.
+    ///
+    /// The delay has jitter of ±50 %; see [`Backoff`](crate::Backoff). A larger value spares a dependency that is
+    /// overloaded.
     pub retry_base: Duration,
     /// The longest delay between two attempts. The default is 60 seconds.
+    ///
+    /// Together with [`max_attempts`](Self::max_attempts) it decides how long an event is tried. It must be at least
+    /// [`retry_base`](Self::retry_base).
     pub retry_max: Duration,
-    /// The time-out of one listener call; `None` for no limit. The default is 60 seconds. A call that exceeds it is
-    /// cancelled and counts as a failed attempt.
+    /// The time limit of one listener call; `None` for no limit. The default is 60 seconds.
+    ///
+    /// A call that exceeds it is cancelled and counts as a failed attempt. Without a limit, a call that never returns
+    /// occupies a worker until the process ends.
     pub timeout: Option<Duration>,
     /// The purge, which deletes old rows; `None` if this process does not purge. The default is
-    /// `Some(PurgeConfig::default())`, in every [`Mode`].
+    /// `Some(PurgeConfig::default())`, in every [`Mode`]: delivered events are deleted after 7 days, dead letters are
+    /// kept.
     ///
     /// Every process that purges a table uses its own retention, so the shortest one counts. Set it to `None` in a
     /// process that must not delete.
     pub purge: Option<PurgeConfig>,
     /// The policy for unroutable events, which no listener of this process handles. The default is
-    /// [`Unroutable::Leave`].
+    /// [`Unroutable::Leave`]: another process may have a listener for them.
     pub unroutable: Unroutable,
     /// Whether the row of a delivered event is kept until it is purged, or deleted at once. The default is
     /// [`Completion::Keep`].
     pub completion: Completion,
-    /// Whether a commit wakes the pollers of other nodes with `NOTIFY`. PostgreSQL only; the default is `false`.
+    /// Whether a commit wakes the pollers of other processes with `NOTIFY`. PostgreSQL only; the default is `false`.
+    ///
+    /// It replaces frequent polling where one process writes and another one delivers, and needs two more connections
+    /// per process.
     pub notify: bool,
-    /// Whether tenants are kept out of spans, and so out of the log. The default is `false`.
+    /// Whether tenant ids are kept out of spans, and so out of logs and traces. The default is `false`.
     pub redact_tenant: bool,
 }
 
@@ -112,32 +159,60 @@ impl Default for Config {
     }
 }
 
-/// The role of a process.
+/// The role of a process in an outbox: to write events, to deliver them, or both.
+///
+/// The usual set-up is one program in the mode [`Full`](Self::Full), in any number of processes. To separate front end
+/// and workers, start the one with [`WriterOnly`](Self::WriterOnly) and the other with `Full`:
+///
+/// ```no_run
+/// use outbox::config::Mode;
+///
+/// # async fn example(pool: sqlx::PgPool) -> outbox::Result<()> {
+/// // In the web server: another process has the listeners.
+/// let outbox = outbox::builder(pool).mode(Mode::WriterOnly).notify().start().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Mode {
-    /// The process writes events and delivers them, its own through the hot queue and all others through the
-    /// poller.
+    /// The process writes events and delivers: its own through the hot queue, directly after their commit, and those of
+    /// other processes through the poller.
     #[default]
     Full,
-    /// The process writes events and delivers only what the poller claims: no event goes from the commit to
-    /// the hot queue.
+    /// The process writes events and delivers only what the poller claims: no event goes from the commit to the hot
+    /// queue.
+    ///
+    /// Use it to spread the work over all processes, instead of leaving an event to the process that wrote it. Commits
+    /// wake the poller of their own process; those of others notice after their poll interval, or by
+    /// [`notify`](Config::notify).
     PollerOnly,
-    /// The process only writes events, and another one delivers them. It needs no listeners. It still purges, unless
-    /// [`Config::purge`] is `None`.
+    /// The process only writes events, and another one delivers them. It needs no listeners and opens no connections
+    /// besides the pool's. It still purges, unless [`Config::purge`] is `None`.
+    ///
+    /// [`Outbox::pause`](crate::Outbox::pause), [`poll_once`](crate::Outbox::poll_once) and other operations of a relay
+    /// return [`Error::WriterOnly`](crate::Error::WriterOnly).
     WriterOnly,
 }
 
-/// The policy for unroutable events, which no listener of this process handles.
+/// The policy for unroutable events: pending rows whose event type and aggregate type no listener of this process
+/// handles.
+///
+/// Not to be confused with [`Unhandled`](crate::listener::Unhandled), which is about event types that the program
+/// declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Unroutable {
-    /// The event remains pending for a process that has a listener: in a rolling deployment the old program leaves
-    /// new event types alone.
+    /// The event remains pending for a process that has a listener. In a rolling deploy, the old program leaves new
+    /// event types alone; where services share a table, each takes its own.
+    ///
+    /// [`Stats::unroutable`](crate::store::Stats::unroutable) counts them, and a warning is logged while there are any.
     #[default]
     Leave,
-    /// The event becomes a dead letter at once, even while listeners are paused or busy. Interceptors are called
-    /// for it.
+    /// The event becomes a dead letter at once, even while listeners are paused or busy. Interceptors are called for
+    /// it.
+    ///
+    /// Only for a table whose processes all have the same listeners: otherwise a process gives up events of the others.
     Dead,
 }
 
@@ -152,6 +227,18 @@ const MAX_NODE_NAME: usize = 100;
 
 impl Config {
     /// Returns all faults of the configuration; an empty list if it is valid.
+    ///
+    /// [`Builder::start`](super::Builder::start) does the same check and reports the faults in
+    /// [`Error::Start`](crate::Error::Start). This method needs no database, so a test can check the configuration of a
+    /// deployment.
+    ///
+    /// ```
+    /// let mut config = outbox::Config::default();
+    /// config.workers = 0;
+    /// config.max_attempts = 0;
+    /// let options: Vec<_> = config.faults().iter().map(|fault| fault.option).collect();
+    /// assert_eq!(options, ["workers", "max_attempts"]);
+    /// ```
     pub fn faults(&self) -> Vec<ConfigFault> {
         let mut faults = Vec::new();
         let mut check = |valid: bool, option, value: String, expected| {

@@ -38,15 +38,19 @@ impl Config {
 
     /// Returns the maximum number of connections that the relay of one process opens to the database.
     ///
-    /// They come in addition to the application's pool, so that a busy application cannot starve the relay; the
-    /// server must permit both, for each process.
+    /// They come in addition to the application's pool, so that a busy application cannot starve the relay. The server
+    /// must permit both, for each process and each outbox in it: ten processes with a pool of 10 need 140 connections
+    /// (`max_connections` on PostgreSQL and MySQL).
     ///
-    /// There are none in the mode [`WriterOnly`](Mode::WriterOnly), and none on a SQLite database in memory, which has
-    /// only one connection. This method does not know the database, and returns the usual number for the latter.
+    /// The poller and the recorder keep one connection each; renewals of leases, the purge and the statistics share
+    /// two. With [`notify`](Self::notify), one more sends notifications and one waits for them. There are none in the
+    /// mode [`WriterOnly`](Mode::WriterOnly), and none on a SQLite database in memory, which has only one connection.
+    /// This method does not know the database, and returns the usual number for the latter.
     ///
     /// ```
-    /// # use outbox::config::Mode;
-    /// # use outbox::Config;
+    /// use outbox::Config;
+    /// use outbox::config::Mode;
+    ///
     /// let mut config = Config::default();
     /// assert_eq!(config.relay_connections(), 4);
     /// config.notify = true;

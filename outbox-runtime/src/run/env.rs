@@ -4,7 +4,17 @@ use thiserror::Error;
 
 use super::{Config, Mode, PurgeConfig};
 
-/// One or more environment variables that cannot be parsed.
+/// The error of [`Config::from_env`]: one or more environment variables that cannot be parsed.
+///
+/// Its message names all of them, each with its value and the expected form.
+///
+/// ```
+/// use outbox::Config;
+///
+/// let error = Config::from_variables(|name| (name == "OUTBOX_RELAY_LOCK_TTL").then(|| "30".to_owned())).unwrap_err();
+/// assert!(error.to_string().starts_with(r#"OUTBOX_RELAY_LOCK_TTL is "30", which is not a duration"#));
+/// assert_eq!(error.faults().len(), 1);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", .faults.join("; "))]
 pub struct EnvError {
@@ -12,7 +22,7 @@ pub struct EnvError {
 }
 
 impl EnvError {
-    /// Returns one message for each variable.
+    /// Returns one message for each variable that cannot be parsed, in the order of [`Config::VARIABLES`].
     pub fn faults(&self) -> &[String] {
         &self.faults
     }
@@ -20,6 +30,8 @@ impl EnvError {
 
 impl Config {
     /// The variables that [`from_env`](Self::from_env) reads, and what each of them sets.
+    ///
+    /// Use it to print a help text, or to check the manifest of a deployment for misspelt names.
     pub const VARIABLES: &'static [(&'static str, &'static str)] = &[
         (
             "OUTBOX_RELAY_ENABLED",
@@ -34,23 +46,62 @@ impl Config {
         ("OUTBOX_CLEANER_BATCH_SIZE", "`purge.batch_size`"),
     ];
 
-    /// Makes a configuration from the defaults and the environment.
+    /// Makes a configuration from the defaults and these environment variables:
     ///
-    /// [`VARIABLES`](Self::VARIABLES) lists the variables. A duration is a whole number with a unit: `500ms`, `30s`,
-    /// `5m`, `1h`, `7d`. A variable that is not set keeps the default.
+    /// | variable | option |
+    /// |---|---|
+    /// | `OUTBOX_RELAY_ENABLED` | `false`: [`mode`](Self::mode) is [`Mode::WriterOnly`], it delivers nothing |
+    /// | `OUTBOX_RELAY_POLL_INTERVAL` | [`poll_interval`](Self::poll_interval) |
+    /// | `OUTBOX_RELAY_BATCH_SIZE` | [`batch_size`](Self::batch_size) |
+    /// | `OUTBOX_RELAY_LOCK_TTL` | [`lease`](Self::lease) |
+    /// | `OUTBOX_RELAY_MAX_ATTEMPTS` | [`max_attempts`](Self::max_attempts) |
+    /// | `OUTBOX_CLEANER_ENABLED` | `false`: [`purge`](Self::purge) is `None`, this process does not purge |
+    /// | `OUTBOX_CLEANER_RETENTION` | [`purge.retention`](PurgeConfig::retention) |
+    /// | `OUTBOX_CLEANER_BATCH_SIZE` | [`purge.batch_size`](PurgeConfig::batch_size) |
+    ///
+    /// A duration is a whole number with a unit: `500ms`, `30s`, `5m`, `1h`, `7d`. A switch is `true` or `false` (also
+    /// `1` and `0`, `yes` and `no`, `on` and `off`). A variable that is not set keeps the default; one that is set and
+    /// empty is an error.
+    ///
+    /// Only the form of a value is checked here. [`Builder::start`](super::Builder::start) and [`faults`](Self::faults)
+    /// check whether it is permitted.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: sqlx::SqlitePool) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut config = outbox::Config::from_env()?;
+    /// config.table = "orders_outbox".to_owned();
+    /// let outbox = outbox::builder(pool).config(config).start().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// Returns an error that names every variable that cannot be parsed.
+    /// [`EnvError`] with every variable that cannot be parsed. Correct the value, or unset the variable.
     pub fn from_env() -> Result<Self, EnvError> {
         Self::from_variables(|name| {
             std::env::var_os(name)?.into_string().ok().or(Some(String::new()))
         })
     }
 
-    /// Makes a configuration from the defaults and variables from any source. See [`from_env`](Self::from_env).
+    /// Makes a configuration from the defaults and variables from any source, such as a file or a map in a test.
+    ///
+    /// `get` is called with the names of [`VARIABLES`](Self::VARIABLES) and returns the value of each that is set. See
+    /// [`from_env`](Self::from_env) for their meaning.
+    ///
+    /// ```
+    /// use outbox::Config;
+    /// use std::time::Duration;
+    ///
+    /// let config = Config::from_variables(|name| match name {
+    ///     "OUTBOX_RELAY_LOCK_TTL" => Some("2m".to_owned()),
+    ///     _ => None,
+    /// })?;
+    /// assert_eq!(config.lease, Duration::from_secs(120));
+    /// # Ok::<(), outbox::config::EnvError>(())
+    /// ```
     ///
     /// # Errors
-    /// Returns an error that names every variable that cannot be parsed.
+    /// [`EnvError`] with every variable that cannot be parsed.
     pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self, EnvError> {
         let mut config = Self::default();
         let mut reader = Reader { get, faults: Vec::new() };

@@ -13,24 +13,49 @@ use crate::service::{Scheduling, Service, Services, within};
 use crate::store::{Aged, Backend, Purged, Store, Table};
 use crate::throttle::Throttle;
 
-/// Deletes rows whose retention is over, in small batches with pauses in between, so that other sessions can write
-/// meanwhile.
+/// Deletes rows whose retention is over, in a program that runs no outbox.
 ///
-/// A running outbox purges its table by itself. Use a `PurgeScheduler` in a program that runs no outbox, such as a
-/// periodic maintenance task. With `any_status_after` it deletes events that are not delivered; unlike
-/// [`start`](crate::start), it does not require [`Mode::WriterOnly`](crate::Mode::WriterOnly) for that.
+/// A running outbox purges its table by itself ([`Builder::purge`](crate::Builder::purge)). Use a `PurgeScheduler` if
+/// the processes of the outbox must not delete, for example because their database user may not: in a maintenance task
+/// that is started periodically ([`run_once`](Self::run_once)), or in a process that runs all the time
+/// ([`start`](Self::start)). Several processes may purge a table at the same time; rows that another session has locked
+/// are skipped.
+///
+/// Rows are deleted in small batches, with pauses in between that leave the database nine tenths of its time. With
+/// [`any_status_after`](PurgeConfig::any_status_after) it deletes events that are not delivered; unlike
+/// [`outbox::start`](crate::start), it does not require [`Mode::WriterOnly`](crate::Mode::WriterOnly) for that.
+///
+/// A maintenance task:
 ///
 /// ```no_run
 /// use outbox::admin::{PurgeScheduler, Table};
 /// use outbox::config::PurgeConfig;
+/// use std::time::Duration;
 ///
-/// # async fn example(pool: sqlx::SqlitePool) -> outbox::Result<()> {
-/// let purge = PurgeScheduler::new(pool, Table::default(), PurgeConfig::default())?;
+/// # async fn example(pool: sqlx::PgPool) -> outbox::Result<()> {
+/// let config = PurgeConfig::new().retention(Duration::from_secs(24 * 60 * 60));
+/// let purge = PurgeScheduler::new(pool, Table::default(), config)?;
 /// let report = purge.run_once().await?;
-/// println!("{report}");
+/// println!("{report}");                // deleted 5210 done, 0 dead in 11 batches and 2.4 s
 /// # Ok(())
 /// # }
 /// ```
+///
+/// A process that purges once per [`interval`](PurgeConfig::interval) until it is closed:
+///
+/// ```no_run
+/// # use outbox::admin::{PurgeScheduler, Table};
+/// # use outbox::config::PurgeConfig;
+/// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
+/// let purge = PurgeScheduler::new(pool, Table::default(), PurgeConfig::new())?;
+/// purge.start()?;
+/// tokio::signal::ctrl_c().await?;
+/// purge.close().await;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// If it is dropped without [`close`](Self::close), the purge in the background stops after its current batch.
 pub struct PurgeScheduler<DB: Backend> {
     purger: Purger<DB>,
     running: Mutex<Running>,
@@ -51,11 +76,13 @@ impl<DB: Backend> fmt::Debug for PurgeScheduler<DB> {
 }
 
 impl<DB: Backend> PurgeScheduler<DB> {
-    /// Returns a scheduler that purges a table. It deletes nothing before [`run_once`](Self::run_once) or
-    /// [`start`](Self::start) is called.
+    /// Makes a scheduler for a table, without connecting to the database.
+    ///
+    /// It deletes nothing before [`run_once`](Self::run_once), [`purging`](Self::purging) or [`start`](Self::start) is
+    /// called.
     ///
     /// # Errors
-    /// [`Error::Start`] with all invalid options of the configuration.
+    /// [`Error::Start`] with all invalid options, such as a retention of zero or a batch size above 10,000.
     pub fn new(pool: Pool<DB>, table: Table, config: PurgeConfig) -> Result<Self, Error> {
         let faults = config.faults();
         if !faults.is_empty() {
@@ -66,10 +93,11 @@ impl<DB: Backend> PurgeScheduler<DB> {
         Ok(Self { purger, running: Mutex::new(Running::NotStarted) })
     }
 
-    /// Deletes all rows whose retention is over, and returns a report.
+    /// Deletes all rows whose retention is over, and returns a report. It does not wait for the interval.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] if the database fails, with the number of events that are deleted.
+    /// [`Error::Interrupted`] if the database fails, with the number of events that are deleted. They stay deleted;
+    /// call it again to delete the rest.
     ///
     /// # Cancel safety
     /// If the future is dropped, the batches that were committed stay deleted. Call it again to delete the rest.
@@ -79,18 +107,32 @@ impl<DB: Backend> PurgeScheduler<DB> {
         Ok(purge.report())
     }
 
-    /// Starts a purge that the caller runs batch by batch, for example to show its progress.
+    /// Starts a purge that the caller runs batch by batch, for example to show its progress or to stop in between.
+    ///
+    /// ```no_run
+    /// # use outbox::admin::PurgeScheduler;
+    /// # async fn example(scheduler: PurgeScheduler<sqlx::Sqlite>) -> outbox::Result<()> {
+    /// let mut purge = scheduler.purging();
+    /// while purge.next().await?.is_some() {
+    ///     println!("{} so far", purge.report().deleted());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn purging(&self) -> Purge<'_, DB> {
         self.purger.begin()
     }
 
-    /// Purges in the background: now, and once per interval. Does nothing if it was started before.
+    /// Purges in the background: now, and then once per [`interval`](PurgeConfig::interval). Does nothing if it was
+    /// started before.
+    ///
+    /// A purge that fails is logged and repeated within a minute.
     ///
     /// # Errors
-    /// [`Error::Closed`] after [`close`](Self::close).
+    /// [`Error::Closed`] after [`close`](Self::close). Make another scheduler to purge again.
     ///
     /// # Panics
-    /// Panics outside of a tokio runtime.
+    /// Panics if it is not called in a tokio runtime.
     pub fn start(&self) -> Result<(), Error> {
         let mut running = self.running();
         match &*running {
@@ -107,7 +149,7 @@ impl<DB: Backend> PurgeScheduler<DB> {
         }
     }
 
-    /// Stops purging in the background, after the current batch. Further calls have no effect.
+    /// Stops purging in the background, and waits until the current batch has ended. Further calls have no effect.
     ///
     /// # Cancel safety
     /// If the future is dropped, the purge still stops after the current batch.
@@ -136,24 +178,24 @@ const BATCH_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest pause after failures.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The result of a purge.
+/// What a purge has deleted. Its `Display` form is one line for a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct PurgeReport {
-    /// The number of deleted events that were delivered.
+    /// The number of deleted rows of delivered events, by [`PurgeConfig::retention`].
     pub done: u64,
-    /// The number of deleted dead letters.
+    /// The number of deleted dead letters, by [`PurgeConfig::dead_retention`].
     pub dead: u64,
-    /// The number of events of any status that were deleted because of their age (`any_status_after`).
+    /// The number of events of any status that were deleted because of their age, by [`PurgeConfig::any_status_after`].
     pub aged: u64,
-    /// The number of batches.
+    /// The number of batches, including those that found nothing to delete.
     pub batches: u64,
-    /// The duration of the purge, pauses included.
+    /// The duration of the purge, pauses between the batches included.
     pub took: Duration,
 }
 
 impl PurgeReport {
-    /// Returns the number of all deleted events.
+    /// Returns the number of all deleted events: delivered, dead, and by age.
     pub fn deleted(&self) -> u64 {
         self.done + self.dead + self.aged
     }
@@ -196,6 +238,8 @@ enum Target {
 const MAX_EMPTY_BATCHES: u32 = 20;
 
 /// A purge that is run batch by batch, from [`PurgeScheduler::purging`].
+///
+/// Every batch is committed by itself, so it can be abandoned at any point by dropping this value.
 #[derive(Debug)]
 pub struct Purge<'a, DB: Backend> {
     purger: &'a Purger<DB>,
@@ -207,11 +251,12 @@ pub struct Purge<'a, DB: Backend> {
 }
 
 impl<DB: Backend> Purge<'_, DB> {
-    /// Deletes the next batch, after a pause that leaves time for other sessions. Returns the number of deleted
-    /// events, or `None` if the purge is complete.
+    /// Deletes the next batch, after a pause that leaves time for other sessions. Returns the number of deleted events,
+    /// which may be zero, or `None` if the purge is complete.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] if the database fails. Call it again to continue.
+    /// [`Error::Interrupted`] if the database fails, with the number of events deleted so far. Call it again to
+    /// continue with the same batch.
     ///
     /// # Cancel safety
     /// If the future is dropped, the batch may or may not be deleted. Call it again to continue.
@@ -235,7 +280,7 @@ impl<DB: Backend> Purge<'_, DB> {
         Ok(Some(deleted))
     }
 
-    /// Returns what has been deleted so far.
+    /// Returns what has been deleted so far, with the time since the purge was started.
     pub fn report(&self) -> PurgeReport {
         PurgeReport { took: self.started.elapsed(), ..self.report }
     }
