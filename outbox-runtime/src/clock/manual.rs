@@ -7,8 +7,8 @@ use super::{Clock, now};
 ///
 /// Everything that depends on time follows it: when a delayed event or another attempt is due, when a lease or the
 /// pause of a listener ends, which rows are old enough to be purged, and the time at which a written event happened.
-/// Only the time-outs of listeners and statements use real time, and so does an envelope that was built before it is
-/// written.
+/// Only the time-outs of listeners and statements use real time, and so do an envelope that was built before it is
+/// written, and the SQL of the application: its `now()` is that of the server. Clones are the same clock.
 ///
 /// ```
 /// # use std::time::Duration;
