@@ -65,7 +65,7 @@ pub enum SchemaError {
         sql: String,
     },
 
-    /// The table does not exist, lacks columns of an outbox table, or may not be read by this user.
+    /// The table does not exist, or lacks columns of an outbox table.
     ///
     /// Check the name of the table and the database of the pool, then create it with
     /// [`migrate`](crate::store::migrate).
@@ -78,7 +78,7 @@ pub enum SchemaError {
         table: Table,
         /// The SQL that creates the table, to be run manually.
         sql: String,
-        /// The error of the database, which tells a missing table from a missing privilege.
+        /// The error of the database, which tells a missing table from a missing column.
         source: sqlx::Error,
     },
 
@@ -90,13 +90,13 @@ pub enum SchemaError {
         if *.is_concealed { CONCEALED } else { "" }, .missing.join(", ")
     )]
     NotPermitted {
-        /// The table.
+        /// The table that the process works on.
         table: Table,
         /// The privileges that it lacks.
         missing: Vec<String>,
         /// Whether the table may not exist: MySQL does not tell a user who may not read it.
         is_concealed: bool,
-        /// The statements that grant them.
+        /// The statements that grant the missing privileges, for the owner of the table.
         sql: String,
         /// The error of the database; `None` if it was asked for the privileges.
         source: Option<Box<sqlx::Error>>,

@@ -88,8 +88,8 @@ pub enum StartFault {
     /// and line.
     #[error(transparent)]
     Registry(#[from] RegistryFault),
-    /// The table cannot be used, and could not be created or migrated. The message contains the SQL for a user who may
-    /// do so.
+    /// The table cannot be used and could not be created or migrated, or the user lacks privileges on it. The message
+    /// contains the SQL for a user who has them.
     #[error(transparent)]
     Schema(#[from] SchemaError),
     /// The database failed: it cannot be reached, or refuses the login or a statement. The message contains all causes.

@@ -236,7 +236,8 @@ pub enum Unroutable {
     /// The event remains pending for a process that has a listener. In a rolling deploy, the old program leaves new
     /// event types alone; where services share a table, each takes its own.
     ///
-    /// [`Stats::unroutable`](crate::store::Stats::unroutable) counts them, and a warning is logged while there are any.
+    /// [`Stats::unroutable`](crate::store::Stats::unroutable) counts them, and a warning names their types when they
+    /// appear.
     #[default]
     Leave,
     /// The event becomes a dead letter at once, even while listeners are paused or busy. Interceptors are called for
