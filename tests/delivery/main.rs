@@ -26,6 +26,7 @@ mod leases;
 mod lifecycle;
 mod locked_rows;
 mod modes;
+mod no_listener;
 mod notify;
 mod observability;
 mod outcomes;

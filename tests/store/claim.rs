@@ -5,7 +5,8 @@ use std::time::Duration;
 use outbox::{EventEnvelope, Status};
 use outbox_runtime::event::Verdict;
 use outbox_runtime::store::{
-    Completion, Lease, NewRow, Position, Quota, Renewal, Settlement, Store, Table, TypeFilter,
+    Completion, InitialState, Lease, NewRow, Position, Quota, Renewal, Settlement, Store, Table,
+    TypeFilter,
 };
 use outbox_tests::{
     Fresh, Round, RoundClaims, TestDatabase, TestTable, event, lease, on_every_database,
@@ -274,7 +275,7 @@ async fn batches_of_any_size_use_the_same_prepared_statements<DB: TestDatabase>(
         let events: Vec<EventEnvelope> = (0..count).map(|_| event("Paid")).collect();
         let mut connection = pool.acquire().await.unwrap();
         let new: Vec<NewRow<'_>> =
-            events.iter().map(|envelope| NewRow { envelope, claimed: None }).collect();
+            events.iter().map(|envelope| NewRow { envelope, state: InitialState::Due }).collect();
         store.insert(&mut connection, &new).await.unwrap();
         drop(connection);
         let claimed = all(&store, "a").await;

@@ -106,6 +106,39 @@ async fn unroutable_events_become_dead_if_configured() {
 }
 
 #[tokio::test]
+async fn an_event_that_needs_no_listener_is_published_and_settled() {
+    for unroutable in [Unroutable::Leave, Unroutable::Dead] {
+        let printer = Printer::default();
+        let shop = shop(&printer).configure(move |outbox| outbox.unroutable(unroutable));
+        let outbox = shop.start().await;
+        let mut tx = outbox.begin().await.unwrap();
+        tx.write_all([OrderEvent::Archived, PAID]).unwrap();
+        assert_published!(tx, OrderEvent::Archived);
+        tx.commit().await.unwrap();
+        assert_published!(outbox.published().await, [OrderEvent::Archived, PAID]);
+        let pending = "SELECT event_type FROM outbox_event WHERE status = 0";
+        let pending: Vec<String> =
+            sqlx::query_scalar(pending).fetch_all(outbox.pool()).await.unwrap();
+        assert_eq!(pending, ["Paid"]);
+        let report = outbox.drain().await;
+        let results = (report.delivered(), report.unroutable(), report.events().len());
+        assert_eq!(results, (1, 0, 1), "{report}");
+
+        // A row that another program has inserted.
+        let pending = "UPDATE outbox_event SET status = 0, done_at = NULL";
+        let archived = format!("{pending} WHERE event_type = 'Archived'");
+        sqlx::query(sqlx::AssertSqlSafe(archived)).execute(outbox.pool()).await.unwrap();
+        outbox.pause().unwrap();
+        assert_eq!(outbox.drain().await.to_string(), "nothing was due", "it is not unroutable");
+        outbox.resume().unwrap();
+        assert_eq!(outbox.drain().await.to_string(), "nothing was due");
+        let done = "SELECT COUNT(*) FROM outbox_event WHERE status = 1";
+        let done: i64 = sqlx::query_scalar(done).fetch_one(outbox.pool()).await.unwrap();
+        assert_eq!((done, printer.printed().len()), (2, 1));
+    }
+}
+
+#[tokio::test]
 async fn the_application_can_drain_pause_and_shut_down() {
     let printer = Printer::default();
     let outbox = with_event(&printer, PAID).await;

@@ -19,7 +19,7 @@ use super::VerdictKind;
 pub enum Status {
     /// No verdict has changed it yet.
     New = 0,
-    /// Delivered.
+    /// Delivered, or stored without a delivery because no listener is needed.
     Done = 1,
     /// To be delivered again.
     Retry = 2,

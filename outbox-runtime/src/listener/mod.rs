@@ -2,8 +2,8 @@
 //!
 //! # Layout
 //! `entry` is what the macros register at link time; [`ListenerRegistry`] collects listeners and checks them,
-//! and `route` finds the listener of an event. `call` invokes a listener with a [`Delivery`], `extract` and
-//! `in_tx` provide its arguments, `outcome` has its return types.
+//! `route` finds the listener of an event, and `no_listener` knows the events that need none. `call` invokes a listener
+//! with a [`Delivery`], `extract` and `in_tx` provide its arguments, `outcome` has its return types.
 
 mod call;
 pub(crate) mod delivery;
@@ -11,6 +11,7 @@ pub(crate) mod entry;
 pub(crate) mod extract;
 mod fault;
 pub(crate) mod in_tx;
+mod no_listener;
 pub(crate) mod outcome;
 mod registry;
 mod route;
@@ -22,6 +23,7 @@ pub use entry::{ListenerOptions, Place, Timeout};
 pub use extract::{Meta, State};
 pub use fault::{RegistryError, RegistryFault};
 pub use in_tx::{ListenerTx, TxDatabase};
+pub(crate) use no_listener::NoListener;
 pub use outcome::{
     IntoListenerError, IntoOutcome, ListenerError, ListenerErrorKind, Outcome, Result,
 };

@@ -6,8 +6,8 @@ use super::extract::States;
 use super::in_tx::ListenerTx;
 use super::outcome::BoxFuture;
 use super::{
-    Delivery, IntoOutcome, Listener, ListenerOptions, Listeners, Outcome, Place, RegistryError,
-    RegistryFault, Result,
+    Delivery, IntoOutcome, Listener, ListenerOptions, Listeners, NoListener, Outcome, Place,
+    RegistryError, RegistryFault, Result,
 };
 use crate::event::kind::{EventInfo, SingleAggregate};
 use crate::event::{AggregateName, EventName, Global, IntoAggregateName};
@@ -264,6 +264,12 @@ impl ListenerRegistry {
         }
         listeners.set_states(&Arc::new(self.states));
         Ok(listeners)
+    }
+
+    /// Returns no listeners, for a process that only writes. Those of the registry are called by other processes, so
+    /// they are not checked; they only decide which events have one.
+    pub(crate) fn build_writer_only(self) -> Listeners {
+        Listeners::without_calls(NoListener::except(&self.listeners))
     }
 }
 

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::extract::States;
-use super::{Listener, RegistryFault, TxDatabase};
+use super::{Listener, NoListener, RegistryFault, TxDatabase};
 
 /// The index of a listener in its registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,13 +23,26 @@ impl ListenerId {
 pub struct Listeners {
     listeners: Vec<Listener>,
     routes: Routes,
+    no_listener: Arc<NoListener>,
 }
 
 impl Listeners {
     /// Builds the routes; adds a fault for listeners that handle the same event.
     pub(super) fn new(listeners: Vec<Listener>, faults: &mut Vec<RegistryFault>) -> Self {
         let routes = Routes::new(&listeners, faults);
-        Self { listeners, routes }
+        let no_listener = Arc::new(NoListener::except(&listeners));
+        Self { listeners, routes, no_listener }
+    }
+
+    /// Returns no listeners, for a process with a handler that receives every event.
+    pub(crate) fn for_handler() -> Self {
+        Self::without_calls(NoListener::none())
+    }
+
+    /// Returns no listeners.
+    pub(super) fn without_calls(no_listener: NoListener) -> Self {
+        let (listeners, routes) = (Vec::new(), Routes::default());
+        Self { listeners, routes, no_listener: Arc::new(no_listener) }
     }
 
     pub(super) fn set_states(&mut self, states: &Arc<States>) {
@@ -53,6 +66,11 @@ impl Listeners {
     /// Returns the listener with an id.
     pub(crate) fn get(&self, id: ListenerId) -> Option<&Listener> {
         self.listeners.get(id.index())
+    }
+
+    /// Returns which events need no listener and have none.
+    pub(crate) fn no_listener(&self) -> &Arc<NoListener> {
+        &self.no_listener
     }
 
     /// Returns a fault for every listener that asks for a transaction of another database.

@@ -62,7 +62,7 @@ pub(super) async fn assemble<DB: Backend>(
         store,
     };
     match base.config.mode {
-        Mode::WriterOnly => Ok(base.writer_only(builder)),
+        Mode::WriterOnly => Ok(base.writer_only(builder, &listeners)),
         Mode::Full | Mode::PollerOnly => base.with_relay(builder, listeners, in_memory).await,
     }
 }
@@ -111,13 +111,14 @@ impl<DB: Backend> Base<DB> {
         DeadEvents::with(self.store.clone(), Arc::new(replayed))
     }
 
-    fn writer_only(self, builder: Builder<DB>) -> Outbox<DB> {
+    fn writer_only(self, builder: Builder<DB>, listeners: &Listeners) -> Outbox<DB> {
         let services = self.services();
         services.start_if(self.notifier(&self.store));
         services.start_if(self.purge_loop(&self.store));
         let dead = self.dead_events(None);
         let hot_path = HotPath::new(None, self.notify);
-        let writer = Writer::with(self.store, builder.hooks, hot_path, Some(self.meter));
+        let (hooks, no_listener) = (builder.hooks, Arc::clone(listeners.no_listener()));
+        let writer = Writer::with(self.store, hooks, hot_path, Some(self.meter), no_listener);
         Outbox::new(writer, None, services, dead, self.stop)
     }
 
@@ -244,7 +245,8 @@ impl<DB: Backend> Parts<DB> {
         let hot_path = HotPath::new(Some(relay), self.base.notify.clone());
         let hooks = std::mem::take(&mut self.builder.hooks);
         let meter = Some(Arc::clone(&self.base.meter));
-        Writer::with(self.base.store.clone(), hooks, hot_path, meter)
+        let no_listener = Arc::clone(self.listeners.no_listener());
+        Writer::with(self.base.store.clone(), hooks, hot_path, meter, no_listener)
     }
 
     fn recorder(&self) -> Recorder<DB> {

@@ -4,7 +4,7 @@ use super::assemble::assemble;
 use super::{Builder, Mode, Outbox};
 use crate::Error;
 use crate::error::{ConfigFault, StartError, StartFault};
-use crate::listener::{ListenerRegistry, TxDatabase};
+use crate::listener::{Listeners, TxDatabase};
 use crate::store::{
     Backend, Finding, SchemaError, SchemaState, Store, Table, migrate, migration_sql,
 };
@@ -12,12 +12,14 @@ use crate::store::{
 pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbox<DB>, Error> {
     let mut faults: Vec<StartFault> = builder.config.faults().into_iter().map(Into::into).collect();
     let writer_only = builder.config.mode == Mode::WriterOnly;
-    let registry = if writer_only || builder.handler.is_some() {
-        ListenerRegistry::new().allow_empty()
+    let built = if builder.handler.is_some() {
+        Ok(Listeners::for_handler())
+    } else if writer_only {
+        Ok(builder.take_registry().build_writer_only())
     } else {
-        builder.take_registry()
+        builder.take_registry().build()
     };
-    let listeners = match registry.build() {
+    let listeners = match built {
         Ok(listeners) => {
             let others = listeners.of_other_databases(TxDatabase::of::<DB>());
             faults.extend(others.map(StartFault::from));

@@ -70,7 +70,7 @@ pub use doctor::{DoctorOptions, Finding, FindingLevel};
 pub use filter::{DeadFilter, EventFilter};
 pub(crate) use fingerprint::pattern;
 pub use fingerprint::{Fingerprint, NoFingerprint};
-pub use insert::{Inserted, NewRow};
+pub use insert::{InitialState, Inserted, NewRow};
 pub use inspect::{EventQuery, EventRow};
 pub use peek::NextDue;
 pub use pending::PendingType;

@@ -10,11 +10,12 @@ impl<DB: Backend> Stepper<DB> {
         &self.dispatcher.listeners
     }
 
-    /// Returns whether an event is routable: it has a listener, or a handler takes every event.
+    /// Returns whether an event is routable: it has a listener or needs none, or a handler takes every event.
     pub(super) fn is_routable(&self, event: &EventEnvelope) -> bool {
         let listeners = self.listeners();
         self.poller.handler.is_some()
             || listeners.find(event.aggregate_type(), event.event_type()).is_some()
+            || listeners.no_listener().covers(event)
     }
 
     pub(super) fn writer(&self) -> &Writer<DB> {

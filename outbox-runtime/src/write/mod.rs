@@ -24,6 +24,7 @@ use std::sync::Arc;
 use sqlx::Pool;
 
 use crate::Error;
+use crate::listener::NoListener;
 use crate::metrics::Meter;
 use crate::store::{Backend, Purpose, Store, Table};
 use hook::Hooks;
@@ -41,6 +42,7 @@ struct Shared<DB: Backend> {
     hooks: Hooks,
     hot_path: HotPath<DB>,
     meter: Option<Arc<Meter>>,
+    no_listener: Arc<NoListener>,
 }
 
 /// Implemented by no type; it exists for its error message.
@@ -60,9 +62,12 @@ impl<DB: Backend> Clone for Writer<DB> {
 }
 
 impl<DB: Backend> Writer<DB> {
-    /// Returns a writer without a relay: every event is left to the poller of another process.
+    /// Returns a writer without a relay: every event is left to the poller of another process, except those that need
+    /// no listener.
     pub fn new(pool: Pool<DB>, table: Table) -> Self {
-        Self::with(Store::new(pool, table), Vec::new(), HotPath::new(None, None), None)
+        let no_listener = Arc::new(NoListener::of_program());
+        let hot_path = HotPath::new(None, None);
+        Self::with(Store::new(pool, table), Vec::new(), hot_path, None, no_listener)
     }
 
     pub(crate) fn with(
@@ -70,8 +75,10 @@ impl<DB: Backend> Writer<DB> {
         hooks: Vec<Arc<dyn WriterHook>>,
         hot_path: HotPath<DB>,
         meter: Option<Arc<Meter>>,
+        no_listener: Arc<NoListener>,
     ) -> Self {
-        Self { shared: Arc::new(Shared { store, hooks: Hooks::new(hooks), hot_path, meter }) }
+        let hooks = Hooks::new(hooks);
+        Self { shared: Arc::new(Shared { store, hooks, hot_path, meter, no_listener }) }
     }
 
     /// Returns the store that it writes to.
