@@ -3,9 +3,11 @@
 //! # Layout
 //! `entry` is what the macros register at link time; [`ListenerRegistry`] collects listeners and checks them,
 //! `route` finds the listener of an event, and `no_listener` knows the events that need none. `call` invokes a listener
-//! with a [`Delivery`], `extract` and `in_tx` provide its arguments, `outcome` has its return types.
+//! with a [`Delivery`], `decode_error` describes a payload that does not fit, `extract` and `in_tx` provide its
+//! arguments, `outcome` has its return types.
 
 mod call;
+mod decode_error;
 pub(crate) mod delivery;
 pub(crate) mod entry;
 pub(crate) mod extract;
