@@ -30,6 +30,7 @@ mod no_listener;
 mod notify;
 mod observability;
 mod outcomes;
+mod panics;
 mod poller;
 mod sessions;
 mod silent_database;

@@ -67,6 +67,10 @@ async fn the_report_lists_the_result_of_each_event() {
     let mut lines: Vec<String> = report.to_string().lines().map(str::to_owned).collect();
     for (line, reported) in lines.iter_mut().zip(report.events()) {
         *line = line.replace(reported.event_id().as_str(), "ID");
+        // Without the number of the line.
+        if let Some((start, end)) = line.clone().split_once("shop.rs:") {
+            *line = format!("{start}shop.rs{}", end.trim_start_matches(char::is_numeric));
+        }
     }
     assert_eq!(
         lines,
@@ -74,7 +78,8 @@ async fn the_report_lists_the_result_of_each_event() {
             "1. Order/Paid ID: to be retried: the printer jams",
             "2. Order/Paid ID: dead: the printer burns",
             "3. Order/Paid ID: deferred",
-            "4. Order/Paid ID: to be retried: the listener panicked",
+            "4. Order/Paid ID: to be retried: the listener panicked at tests/testing_kit/shop.rs: \
+             the printer explodes",
             "5. Order/Paid ID: delivered",
             "6. Order/Lost ID: unroutable",
         ]

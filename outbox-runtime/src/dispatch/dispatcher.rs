@@ -7,7 +7,7 @@ use tracing::Span;
 use super::Interceptors;
 use super::decide::{CallResult, Circumstances, decide};
 use crate::Error;
-use crate::catch_panic::catch_panic;
+use crate::catch_panic::{Panic, PanicDetail, catch_panic};
 use crate::event::{EventEnvelope, Verdict};
 use crate::inflight::{BreakerChange, InFlight, QueuedEvent};
 use crate::listener::{Listener, Listeners, Outcome, Result as Answer};
@@ -39,6 +39,8 @@ pub(crate) struct Dispatcher<DB: Backend> {
     pub(crate) cancel: CancellationToken,
     /// Whether spans name it.
     pub(crate) tenant: Tenant,
+    /// What errors tell of a panic.
+    pub(crate) panics: PanicDetail,
 }
 
 /// How the events of one listener are delivered.
@@ -81,10 +83,10 @@ impl<DB: Backend> Dispatcher<DB> {
             Ok(attempt) => attempt,
             // Not the listener, whose panics are caught, but code of the user's around it: an error's text, a
             // retry policy, the destructor of a call that took too long.
-            Err(_) => {
+            Err(panic) => {
                 let max_attempts = self.policy(event).map_or(1, |policy| policy.max_attempts);
                 let retry = &*self.breaker_pause;
-                self.decide(event, CallResult::Panicked, max_attempts, retry, Duration::ZERO)
+                self.decide(event, self.panicked(&panic), max_attempts, retry, Duration::ZERO)
             }
         };
         record_result(&traced.span, attempt.verdict.as_ref());
@@ -116,7 +118,7 @@ impl<DB: Backend> Dispatcher<DB> {
     async fn call_and_decide(&self, event: &QueuedEvent) -> Attempt {
         let (envelope, started) = (&event.envelope, Instant::now());
         let listener = event.listener.and_then(|id| self.listeners.get(id)).zip(self.policy(event));
-        let (passed, allowed) = self.interceptors.before(envelope, event.attempts);
+        let (passed, allowed) = self.interceptors.before(envelope, event.attempts, self.panics);
         let call = match (listener, allowed) {
             // Interceptors see the end of an unroutable event like that of any other; they cannot change it.
             (None, _) => CallResult::Unroutable { error: unroutable(envelope) },
@@ -201,11 +203,15 @@ impl<DB: Backend> Dispatcher<DB> {
             biased;
             answer = bounded => match answer {
                 Ok(Ok(answer)) => CallResult::Answered(answer),
-                Ok(Err(_)) => CallResult::Panicked,
+                Ok(Err(panic)) => self.panicked(&panic),
                 Err(timed_out) => timed_out,
             },
             () = self.cancel.cancelled() => CallResult::Cancelled,
         }
+    }
+
+    fn panicked(&self, panic: &Panic) -> CallResult {
+        CallResult::Panicked { error: panic.describe("the listener panicked", self.panics) }
     }
 
     fn policy(&self, event: &QueuedEvent) -> Option<&DeliveryPolicy> {

@@ -1,6 +1,6 @@
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::catch_panic::{PanicDetail, catch};
 use crate::event::EventEnvelope;
 use crate::listener::{ListenerError, Result};
 
@@ -63,10 +63,12 @@ impl Interceptors {
         &self,
         event: &EventEnvelope,
         attempts: u32,
+        panics: PanicDetail,
     ) -> (usize, Result<(), ListenerError>) {
         for (passed, interceptor) in self.0.iter().enumerate() {
-            let asked = catch_unwind(AssertUnwindSafe(|| interceptor.before(event, attempts)));
-            let answer = asked.unwrap_or_else(|_| Err("an interceptor panicked".into()));
+            let answer = catch(|| interceptor.before(event, attempts)).unwrap_or_else(|panic| {
+                Err(panic.describe("an interceptor panicked", panics).into())
+            });
             if let Err(error) = answer {
                 return (passed, Err(error));
             }
@@ -82,13 +84,14 @@ impl Interceptors {
         error: Option<&ListenerError>,
     ) {
         for interceptor in self.0[..passed].iter().rev() {
-            match catch_unwind(AssertUnwindSafe(|| interceptor.after(event, error))) {
+            match catch(|| interceptor.after(event, error)) {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     tracing::error!(event_id = %event.event_id(), %error, "an interceptor failed");
                 }
-                Err(_) => {
-                    tracing::error!(event_id = %event.event_id(), "an interceptor panicked");
+                Err(panic) => {
+                    let (event_id, place) = (event.event_id(), panic.place());
+                    tracing::error!(%event_id, place, "an interceptor panicked");
                 }
             }
         }

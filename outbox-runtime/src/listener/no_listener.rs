@@ -9,7 +9,9 @@
 //! that belong to others. For the same reason a pair of names does not count if another type declares it without
 //! `no_listener`.
 //!
-//! A listener comes before the declaration: an event that a listener of this outbox handles is delivered.
+//! A listener comes before the declaration: an event that a listener of this outbox handles is delivered. A program that
+//! has the declaration and no listener settles what another program wrote for its listener, so a listener is added in
+//! two deployments: the first removes the declaration.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -17,6 +17,7 @@ use super::stepper::Stepper;
 use super::sticky::StickyConnections;
 use super::{Builder, Config, Mode, Outbox, Unroutable, lint};
 use crate::Error;
+use crate::catch_panic::{self, PanicDetail};
 use crate::dead::DeadEvents;
 use crate::dispatch::{Dispatcher, RecordLoop, Recorder, Worker};
 use crate::event::EventId;
@@ -128,6 +129,7 @@ impl<DB: Backend> Base<DB> {
         listeners: Arc<Listeners>,
         in_memory: bool,
     ) -> Result<Outbox<DB>, Error> {
+        catch_panic::install_hook();
         // A database in memory is reached by the application's connection alone.
         let relay_store = if in_memory {
             self.store.clone()
@@ -295,6 +297,10 @@ impl<DB: Backend> Parts<DB> {
             wake: Arc::clone(&self.wake),
             cancel: self.cancel.clone(),
             tenant: if config.redact_tenant { Tenant::Hidden } else { Tenant::Shown },
+            panics: match config.redact_panics {
+                true => PanicDetail::Place,
+                false => PanicDetail::PlaceAndText,
+            },
         }
     }
 

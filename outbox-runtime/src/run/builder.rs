@@ -151,6 +151,12 @@ impl<DB: Backend> Builder<DB> {
         self
     }
 
+    /// Keeps the text of panics out of `last_error` and of the log. See [`Config::redact_panics`].
+    pub fn redact_panics(mut self) -> Self {
+        self.config.redact_panics = true;
+        self
+    }
+
     /// Sets the name of this outbox: it uses the listeners declared with `outbox = "name"`, instead of those
     /// without a name. Use it when one process runs several outboxes.
     pub fn name(mut self, name: impl Into<String>) -> Self {
