@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::Error;
-use crate::catch_panic::catch_panic;
+use crate::catch_panic::{PanicDetail, catch_panic};
 use crate::error::chain;
 use crate::log_throttle::LogThrottle;
 use crate::retry::backoff;
@@ -104,7 +104,10 @@ async fn run<S: Service>(mut service: S, stop: CancellationToken, longest_pause:
             Ok(Ok(())) if stop.is_cancelled() => {}
             Ok(Ok(())) => failures.over(),
             Ok(Err(error)) => failures.wait(&chain(&error), &stop).await,
-            Err(_) => failures.wait("it panicked", &stop).await,
+            Err(panic) => {
+                let error = panic.describe("it panicked", PanicDetail::Place);
+                failures.wait(&error, &stop).await;
+            }
         }
     }
 }

@@ -200,6 +200,8 @@ fn defaults() {
         ("completion", format!("{:?}", config.completion)),
         ("notify", config.notify.to_string()),
         ("redact_tenant", config.redact_tenant.to_string()),
+        ("redact_panics", config.redact_panics.to_string()),
+        ("redact_panics", config.redact_panics.to_string()),
     ];
     let expected: Vec<[String; 2]> =
         expected.iter().map(|(name, value)| [format!("`{name}`"), format!("`{value}`")]).collect();

@@ -37,8 +37,10 @@ pub(crate) enum OrderEvent {
         #[outbox(aggregate_id)]
         order_id: i64,
     },
-    #[outbox(no_listener)]
+    /// It has no listener, though it needs one.
     Lost,
+    #[outbox(no_listener)]
+    Archived,
 }
 
 pub(crate) const PAID: OrderEvent = OrderEvent::Paid { order_id: 7 };

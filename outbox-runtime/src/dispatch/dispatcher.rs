@@ -1,4 +1,3 @@
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use super::Interceptors;
 use super::decide::{CallResult, Circumstances, decide};
 use crate::Error;
-use crate::catch_panic::catch_panic;
+use crate::catch_panic::{Panic, PanicDetail, catch, catch_panic};
 use crate::event::{EventEnvelope, Verdict};
 use crate::inflight::{BreakerChange, InFlight, QueuedEvent};
 use crate::listener::{Listener, Listeners, Outcome, Result as Answer};
@@ -39,6 +38,8 @@ pub(crate) struct Dispatcher<DB: Backend> {
     pub(crate) cancel: CancellationToken,
     /// Whether spans and log lines name it.
     pub(crate) tenant: Tenant,
+    /// What errors tell of a panic.
+    pub(crate) panics: PanicDetail,
 }
 
 /// How the events of one listener are delivered.
@@ -88,13 +89,13 @@ impl<DB: Backend> Dispatcher<DB> {
         let (envelope, listener) = (&event.envelope, self.listener_name(event));
         let traced = trace::dispatch(envelope, listener, event.attempts, self.tenant);
         let called = traced.run(catch_panic(self.call_with_interceptors(event))).await;
-        let attempt = traced.in_trace(|| self.judge(event, called.ok()));
+        let attempt = traced.in_trace(|| self.judge(event, called));
         traced.record(attempt.verdict.as_ref());
         attempt
     }
 
-    /// Decides what follows from a call; `None` if code around the listener has panicked.
-    fn judge(&self, event: &QueuedEvent, called: Option<Called>) -> Attempt {
+    /// Decides what follows from a call, also if code around the listener has panicked.
+    fn judge(&self, event: &QueuedEvent, called: Result<Called, Panic>) -> Attempt {
         let breaker_pause: &dyn RetryPolicy = &self.breaker_pause;
         let (max_attempts, retry) = match self.policy(event) {
             Some(policy) => (policy.max_attempts, &*policy.retry),
@@ -102,13 +103,12 @@ impl<DB: Backend> Dispatcher<DB> {
         };
         let decided = called.and_then(|Called { call, took, failed_interceptors }| {
             self.report_interceptors(event, &failed_interceptors);
-            let decide = || self.decide(event, call, max_attempts, retry, took);
-            catch_unwind(AssertUnwindSafe(decide)).ok()
+            catch(|| self.decide(event, call, max_attempts, retry, took))
         });
         // Not the listener, whose panics are caught, but code of the user's around it: an error's text, a retry
         // policy, the destructor of a call that took too long.
-        decided.unwrap_or_else(|| {
-            let call = CallResult::Panicked;
+        decided.unwrap_or_else(|panic| {
+            let call = self.panicked(&panic);
             self.decide(event, call, max_attempts, breaker_pause, Duration::ZERO)
         })
     }
@@ -138,7 +138,7 @@ impl<DB: Backend> Dispatcher<DB> {
     async fn call_with_interceptors(&self, event: &QueuedEvent) -> Called {
         let (envelope, started) = (&event.envelope, Instant::now());
         let listener = event.listener.and_then(|id| self.listeners.get(id)).zip(self.policy(event));
-        let (passed, allowed) = self.interceptors.before(envelope, event.attempts);
+        let (passed, allowed) = self.interceptors.before(envelope, event.attempts, self.panics);
         let call = match (listener, allowed) {
             // Interceptors see the end of an unroutable event like that of any other; they cannot change it.
             (None, _) => CallResult::Unroutable { error: unroutable(envelope) },
@@ -146,7 +146,7 @@ impl<DB: Backend> Dispatcher<DB> {
             (Some(_), Err(error)) => CallResult::Answered(Err(error)),
         };
         let failed_interceptors =
-            call.with_error(|error| self.interceptors.after(passed, envelope, error));
+            call.with_error(|error| self.interceptors.after(passed, envelope, error, self.panics));
         Called { call, took: started.elapsed(), failed_interceptors }
     }
 
@@ -211,11 +211,15 @@ impl<DB: Backend> Dispatcher<DB> {
             biased;
             answer = bounded => match answer {
                 Ok(Ok(answer)) => CallResult::Answered(answer),
-                Ok(Err(_)) => CallResult::Panicked,
+                Ok(Err(panic)) => self.panicked(&panic),
                 Err(timed_out) => timed_out,
             },
             () = self.cancel.cancelled() => CallResult::Cancelled,
         }
+    }
+
+    fn panicked(&self, panic: &Panic) -> CallResult {
+        CallResult::Panicked { error: panic.describe("the listener panicked", self.panics) }
     }
 
     fn policy(&self, event: &QueuedEvent) -> Option<&DeliveryPolicy> {

@@ -1,6 +1,6 @@
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::catch_panic::{PanicDetail, catch};
 use crate::event::EventEnvelope;
 use crate::listener::{ListenerError, Result};
 
@@ -126,10 +126,11 @@ impl Interceptors {
         &self,
         event: &EventEnvelope,
         attempts: u32,
+        panics: PanicDetail,
     ) -> (usize, Result<(), ListenerError>) {
         for (passed, interceptor) in self.0.iter().enumerate() {
-            let asked = catch_unwind(AssertUnwindSafe(|| interceptor.before(event, attempts)));
-            let answer = asked.unwrap_or_else(|_| Err(PANICKED.into()));
+            let answer = catch(|| interceptor.before(event, attempts))
+                .unwrap_or_else(|panic| Err(panic.describe(PANICKED, panics).into()));
             if let Err(error) = answer {
                 return (passed, Err(error));
             }
@@ -143,15 +144,15 @@ impl Interceptors {
         passed: usize,
         event: &EventEnvelope,
         error: Option<&ListenerError>,
+        panics: PanicDetail,
     ) -> Vec<String> {
-        let after =
-            |interceptor: &Arc<dyn EventInterceptor>| match catch_unwind(AssertUnwindSafe(|| {
-                interceptor.after(event, error)
-            })) {
-                Ok(Ok(())) => None,
-                Ok(Err(error)) => Some(error.to_string()),
-                Err(_) => Some(PANICKED.to_owned()),
-            };
+        let after = |interceptor: &Arc<dyn EventInterceptor>| match catch(|| {
+            interceptor.after(event, error)
+        }) {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(panic) => Some(panic.describe(PANICKED, panics)),
+        };
         self.0[..passed].iter().rev().filter_map(after).collect()
     }
 }

@@ -7,7 +7,7 @@ use crate::event::kind::{EventInfo, SingleAggregate};
 
 /// Why no listener of an outbox handles a type of which events are pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum NoListener {
+pub(crate) enum MissingListener {
     /// The program declares the type and has no listener for it, though it has others.
     NotLinked,
     /// The program has a listener for it, which serves another outbox.
@@ -16,7 +16,7 @@ pub(crate) enum NoListener {
     NotDeclared,
 }
 
-impl NoListener {
+impl MissingListener {
     /// Finds the reason for a type that no listener of an outbox handles. `has_listeners` is whether that outbox has
     /// any.
     pub(crate) fn reason(aggregate: &str, event: &str, has_listeners: bool) -> Self {
@@ -43,13 +43,13 @@ impl Program {
         }
     }
 
-    fn reason(&self, aggregate: &str, event: &str, has_listeners: bool) -> NoListener {
+    fn reason(&self, aggregate: &str, event: &str, has_listeners: bool) -> MissingListener {
         if self.linked.iter().any(|entry| handles(entry, Some(aggregate), event)) {
-            NoListener::InOtherOutbox
+            MissingListener::InOtherOutbox
         } else if has_listeners && self.declares(aggregate, event) {
-            NoListener::NotLinked
+            MissingListener::NotLinked
         } else {
-            NoListener::NotDeclared
+            MissingListener::NotDeclared
         }
     }
 
@@ -181,13 +181,17 @@ mod tests {
     fn a_row_without_a_listener_has_a_reason() {
         let program = Program { declared: vec![&DECLARED], linked: vec![&IN_APP] };
         let reason = |aggregate, event| program.reason(aggregate, event, true);
-        assert_eq!(reason("Order", "Lost"), NoListener::NotLinked);
-        assert_eq!(reason("Basket", "Lost"), NoListener::NotLinked);
-        assert_eq!(reason("Order", "Settled"), NoListener::NotLinked, "an alias of the event only");
-        assert_eq!(reason("Basket", "Paid"), NoListener::InOtherOutbox);
-        assert_eq!(reason("Customer", "Lost"), NoListener::NotDeclared);
-        assert_eq!(reason("Order", "Told"), NoListener::NotDeclared);
-        assert_eq!(reason("Order", "Elsewhere"), NoListener::NotDeclared);
-        assert_eq!(program.reason("Order", "Lost", false), NoListener::NotDeclared);
+        assert_eq!(reason("Order", "Lost"), MissingListener::NotLinked);
+        assert_eq!(reason("Basket", "Lost"), MissingListener::NotLinked);
+        assert_eq!(
+            reason("Order", "Settled"),
+            MissingListener::NotLinked,
+            "an alias of the event only"
+        );
+        assert_eq!(reason("Basket", "Paid"), MissingListener::InOtherOutbox);
+        assert_eq!(reason("Customer", "Lost"), MissingListener::NotDeclared);
+        assert_eq!(reason("Order", "Told"), MissingListener::NotDeclared);
+        assert_eq!(reason("Order", "Elsewhere"), MissingListener::NotDeclared);
+        assert_eq!(program.reason("Order", "Lost", false), MissingListener::NotDeclared);
     }
 }

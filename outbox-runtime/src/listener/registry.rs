@@ -7,8 +7,8 @@ use super::in_tx::ListenerTx;
 use super::missing::unhandled;
 use super::outcome::BoxFuture;
 use super::{
-    Delivery, IntoOutcome, Listener, ListenerOptions, Listeners, Outcome, Place, RegistryError,
-    RegistryFault, Result, TxDatabase,
+    Delivery, IntoOutcome, Listener, ListenerOptions, Listeners, NoListener, Outcome, Place,
+    RegistryError, RegistryFault, Result, TxDatabase,
 };
 use crate::event::{AggregateName, EventName, Global, IntoAggregateName};
 
@@ -343,6 +343,12 @@ impl ListenerRegistry {
             Some(database) => listeners.leave_aside_others(database),
             None => listeners,
         })
+    }
+
+    /// Returns no listeners, for a process that only writes. Those of the registry are called by other processes, so
+    /// they are not checked; they only decide which events have one.
+    pub(crate) fn build_writer_only(self) -> Listeners {
+        Listeners::without_calls(NoListener::except(&self.listeners))
     }
 }
 

@@ -1,9 +1,9 @@
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::topics::Topics;
 use super::{MetricsExporter, OTHER};
+use crate::catch_panic::{Panic, catch};
 use crate::event::{EventEnvelope, Verdict, VerdictKind};
 use crate::listener::Listeners;
 use crate::store::Table;
@@ -44,8 +44,8 @@ impl Meter {
     ) -> Self {
         let topics = Topics::new(listeners);
         let starting = || exporter.starting(&table.to_string(), &topics.names());
-        if catch_unwind(AssertUnwindSafe(starting)).is_err() {
-            log_panic();
+        if let Err(panic) = catch(starting) {
+            log_panic(&panic);
         }
         Self { exporter, topics, tenant }
     }
@@ -53,8 +53,8 @@ impl Meter {
     /// Reports a measurement. A method of the exporter is called directly, so that there is no list of them
     /// here that a new one could be missing from.
     pub(crate) fn report(&self, measurement: impl FnOnce(&dyn MetricsExporter)) {
-        if catch_unwind(AssertUnwindSafe(|| measurement(&*self.exporter))).is_err() {
-            log_panic();
+        if let Err(panic) = catch(|| measurement(&*self.exporter)) {
+            log_panic(&panic);
         }
     }
 
@@ -118,6 +118,6 @@ impl Meter {
     }
 }
 
-fn log_panic() {
-    tracing::error!("a metrics exporter panicked");
+fn log_panic(panic: &Panic) {
+    tracing::error!(place = panic.place(), "a metrics exporter panicked");
 }

@@ -1,10 +1,10 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Poller;
+use crate::catch_panic::catch;
 use crate::event::{EventEnvelope, Verdict};
 use crate::inflight::{InFlight, QueuedEvent};
 use crate::metrics::Meter;
@@ -168,9 +168,9 @@ impl<DB: Backend> Poller<DB> {
                 meter: Arc::clone(&self.meter),
             };
             if flow.is_continue() {
-                let handle = AssertUnwindSafe(|| handler.handle(claimed, attempts));
-                flow = catch_unwind(handle).unwrap_or_else(|_| {
-                    tracing::error!("a poller handler panicked");
+                let handled = catch(|| handler.handle(claimed, attempts));
+                flow = handled.unwrap_or_else(|panic| {
+                    tracing::error!(place = panic.place(), "a poller handler panicked");
                     ControlFlow::Break(())
                 });
             } else {

@@ -19,6 +19,7 @@ use super::unroutable::UnroutableTypes;
 use super::{Builder, Config, Mode, Outbox, Unroutable, lint};
 use crate::Error;
 use crate::admin::Admin;
+use crate::catch_panic::{self, PanicDetail};
 use crate::dispatch::{Dispatcher, RecordLoop, Recorder, Worker};
 use crate::event::EventId;
 use crate::inflight::{ConcurrencyLimit, InFlight, LeaseTiming};
@@ -65,7 +66,7 @@ pub(super) async fn assemble<DB: Backend>(
         store,
     };
     match base.config.mode {
-        Mode::WriterOnly => Ok(base.writer_only(builder)),
+        Mode::WriterOnly => Ok(base.writer_only(builder, &listeners)),
         Mode::Full | Mode::PollerOnly => base.with_relay(builder, listeners, shares_pool).await,
     }
 }
@@ -116,14 +117,15 @@ impl<DB: Backend> Base<DB> {
         Admin::with(self.store.clone(), handled, Arc::new(due))
     }
 
-    fn writer_only(self, builder: Builder<DB>) -> Outbox<DB> {
+    fn writer_only(self, builder: Builder<DB>, listeners: &Listeners) -> Outbox<DB> {
         log_started::<DB>(self.store.table(), self.config.mode, None);
         let services = self.services();
         services.start_if(self.notifier(&self.store));
         services.start_if(self.purge_loop(&self.store));
         let admin = self.admin(TypeFilter::ALL, None);
         let hot_path = HotPath::new(None, self.notify);
-        let writer = Writer::with(self.store, builder.hooks, hot_path, Some(self.meter));
+        let (hooks, no_listener) = (builder.hooks, Arc::clone(listeners.no_listener()));
+        let writer = Writer::with(self.store, hooks, hot_path, Some(self.meter), no_listener);
         Outbox::new(writer, None, services, admin, self.stop)
     }
 
@@ -133,6 +135,7 @@ impl<DB: Backend> Base<DB> {
         listeners: Arc<Listeners>,
         shares_pool: bool,
     ) -> Result<Outbox<DB>, Error> {
+        catch_panic::install_hook();
         let relay_store = if shares_pool {
             self.store.clone()
         } else {
@@ -253,7 +256,8 @@ impl<DB: Backend> Parts<DB> {
         let hot_path = HotPath::new(Some(relay), self.base.notify.clone());
         let hooks = std::mem::take(&mut self.builder.hooks);
         let meter = Some(Arc::clone(&self.base.meter));
-        Writer::with(self.base.store.clone(), hooks, hot_path, meter)
+        let no_listener = Arc::clone(self.listeners.no_listener());
+        Writer::with(self.base.store.clone(), hooks, hot_path, meter, no_listener)
     }
 
     fn recorder(&self) -> Recorder<DB> {
@@ -302,6 +306,10 @@ impl<DB: Backend> Parts<DB> {
             wake: Arc::clone(&self.wake),
             cancel: self.cancel.clone(),
             tenant: self.base.tenant,
+            panics: match config.redact_panics {
+                true => PanicDetail::Place,
+                false => PanicDetail::PlaceAndText,
+            },
         }
     }
 

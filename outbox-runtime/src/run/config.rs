@@ -159,6 +159,12 @@ pub struct Config {
     pub notify: bool,
     /// Whether tenant ids are kept out of spans and log lines. The default is `false`.
     pub redact_tenant: bool,
+    /// Whether the text of a panic is kept out of `last_error` and of the log; its place in the source is not. The
+    /// default is `false`.
+    ///
+    /// Set it if a panic of a listener might contain confidential values. The process's panic hook still receives the
+    /// text, and the default one prints it to standard error.
+    pub redact_panics: bool,
 }
 
 impl Default for Config {
@@ -185,6 +191,7 @@ impl Default for Config {
             completion: Completion::default(),
             notify: false,
             redact_tenant: false,
+            redact_panics: false,
         }
     }
 }

@@ -257,6 +257,16 @@ impl<DB: Backend> Builder<DB> {
         self.config.redact_tenant = true;
         self
     }
+
+    /// Keeps the text of panics out of `last_error` and of the log; their place in the source is still told. Off by
+    /// default.
+    ///
+    /// Turn it on if a panic of a listener might contain confidential values. The process's panic hook still receives
+    /// the text, and the default one prints it to standard error.
+    pub fn redact_panics(mut self) -> Self {
+        self.config.redact_panics = true;
+        self
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::assemble::assemble;
 use super::{Builder, Config, Mode, Outbox};
 use crate::Error;
 use crate::error::{ConfigFault, StartError, StartFault};
-use crate::listener::{ListenerRegistry, TxDatabase};
+use crate::listener::{Listeners, TxDatabase};
 use crate::store::{
     Backend, Completion, Finding, Operation, SchemaError, SchemaState, Store, Table, migrate,
     migration_sql,
@@ -13,16 +13,19 @@ use crate::store::{
 pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbox<DB>, Error> {
     let mut faults: Vec<StartFault> = builder.config.faults().into_iter().map(Into::into).collect();
     let writer_only = builder.config.mode == Mode::WriterOnly;
-    let registry = if writer_only || builder.handler.is_some() {
-        ListenerRegistry::new().allow_empty()
+    let built = if builder.handler.is_some() {
+        Ok(Listeners::for_handler())
+    } else if writer_only {
+        Ok(builder.take_registry().build_writer_only())
     } else {
-        builder.take_registry()
+        let registry = builder.take_registry();
+        let registry = match builder.harness {
+            Some(_) => registry.leave_aside_others(TxDatabase::of::<DB>()),
+            None => registry,
+        };
+        registry.build()
     };
-    let registry = match builder.harness {
-        Some(_) => registry.leave_aside_others(TxDatabase::of::<DB>()),
-        None => registry,
-    };
-    let listeners = match registry.build() {
+    let listeners = match built {
         Ok(listeners) => {
             listeners.left_aside().for_each(|reason| tracing::warn!("left aside: {reason}"));
             let others = listeners.of_other_databases(TxDatabase::of::<DB>());

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::listener::NoListener;
+use crate::listener::MissingListener;
 use crate::log_text::{first_of, log_text};
 use crate::store::{Table, UnroutableType};
 
@@ -28,21 +28,21 @@ impl UnroutableTypes {
         for (reason, (types, events)) in self.appeared(&found) {
             let types = first_of(&types, NAMED_TYPES);
             match reason {
-                NoListener::NotLinked => tracing::warn!(
+                MissingListener::NotLinked => tracing::warn!(
                     %table,
                     events,
                     types,
                     "unroutable events are pending: this program declares their types and has no listener for \
                      them; is the crate with its listeners linked (`use handlers as _;`)?"
                 ),
-                NoListener::InOtherOutbox => tracing::warn!(
+                MissingListener::InOtherOutbox => tracing::warn!(
                     %table,
                     events,
                     types,
                     "unroutable events are pending: this program has listeners for them that do not serve this \
                      outbox; name it in their attribute (`outbox = \"..\"`), or write the events to the other one"
                 ),
-                NoListener::NotDeclared => tracing::warn!(
+                MissingListener::NotDeclared => tracing::warn!(
                     %table,
                     events,
                     types,
@@ -62,11 +62,11 @@ impl UnroutableTypes {
     fn appeared(
         &self,
         found: &BTreeMap<UnroutableType, u64>,
-    ) -> BTreeMap<NoListener, (Vec<String>, u64)> {
-        let mut appeared: BTreeMap<NoListener, (Vec<String>, u64)> = BTreeMap::new();
+    ) -> BTreeMap<MissingListener, (Vec<String>, u64)> {
+        let mut appeared: BTreeMap<MissingListener, (Vec<String>, u64)> = BTreeMap::new();
         for (of_type, count) in found.iter().filter(|(of_type, _)| !self.last.contains(of_type)) {
             let UnroutableType { aggregate_type, event_type } = of_type;
-            let reason = NoListener::reason(aggregate_type, event_type, self.has_listeners);
+            let reason = MissingListener::reason(aggregate_type, event_type, self.has_listeners);
             let (types, events) = appeared.entry(reason).or_default();
             types.push(format!("{}/{}", log_text(aggregate_type), log_text(event_type)));
             *events += count;

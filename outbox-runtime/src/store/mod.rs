@@ -76,7 +76,7 @@ pub use event_query::{EventQuery, Payloads};
 pub use filter::{DeadFilter, EventFilter};
 pub(crate) use fingerprint::pattern;
 pub use fingerprint::{Fingerprint, NoFingerprint};
-pub use insert::{Inserted, NewRow};
+pub use insert::{InitialState, Inserted, NewRow};
 pub use inspect::EventRow;
 pub use peek::NextDue;
 pub use pending::PendingType;

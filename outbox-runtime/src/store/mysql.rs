@@ -138,27 +138,30 @@ pub(super) const DIALECT: Dialect = Dialect {
         bulk: "\
             INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, \
                 payload, headers, created_at, available_at, locked_by, locked_at, claim_token, \
-                status, attempts) \
+                status, done_at, attempts) \
             SELECT new.event_id, new.event_type, new.aggregate_type, new.aggregate_id, new.tenant_id, \
                 new.payload, new.headers, {time:new.created}, \
                 CASE WHEN new.until IS NULL THEN {later:new.wait} ELSE {time:new.until} END, \
-                new.owner, CASE WHEN new.owner IS NULL THEN NULL ELSE {now} END, new.token, 0, 0 \
+                new.owner, CASE WHEN new.owner IS NULL THEN NULL ELSE {now} END, new.token, new.status, \
+                CASE WHEN new.status = 1 THEN {now} END, 0 \
             FROM JSON_TABLE($1, '$[*]' COLUMNS (place FOR ORDINALITY, \
                 event_id VARCHAR(36) CHARACTER SET utf8mb4 PATH '$[0]', event_type VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[1]', \
                 aggregate_type VARCHAR(64) CHARACTER SET utf8mb4 PATH '$[2]', aggregate_id VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[3]', \
                 tenant_id VARCHAR(64) CHARACTER SET utf8mb4 PATH '$[4]', payload LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]', \
                 headers LONGTEXT CHARACTER SET utf8mb4 PATH '$[6]', created BIGINT PATH '$[7]', until BIGINT PATH '$[8]', \
-                wait BIGINT PATH '$[9]', owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[10]', token BIGINT PATH '$[11]' \
+                wait BIGINT PATH '$[9]', owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[10]', token BIGINT PATH '$[11]', \
+                status SMALLINT PATH '$[12]' \
             )) AS new ORDER BY new.place",
         // Not from a SELECT: with `innodb_autoinc_lock_mode = 1`, MariaDB's default, that locks the table's
         // counter until it ends, and all other writers wait with it.
         head: "\
             INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, \
                 payload, headers, created_at, available_at, locked_by, locked_at, claim_token, \
-                status, attempts) VALUES ",
+                status, done_at, attempts) VALUES ",
         row: "\
             ($1, $2, $3, $4, $5, $6, $7, {time:$8}, COALESCE({time:$9}, {later:$10}), $11, \
-                CASE WHEN locked_by IS NULL THEN NULL ELSE {now} END, $12, 0, 0)",
+                CASE WHEN locked_by IS NULL THEN NULL ELSE {now} END, $12, $13, \
+                CASE WHEN status = 1 THEN {now} END, 0)",
     },
     existing: "\
         SELECT {int:entry.sequence}, entry.event_id FROM JSON_TABLE($1, '$[*]' COLUMNS ( \

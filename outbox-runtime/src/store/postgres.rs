@@ -188,15 +188,18 @@ pub(super) const DIALECT: Dialect = Dialect {
     insert: Insert::Returning(
         "\
         INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \
-            headers, created_at, available_at, locked_by, locked_at, claim_token, status, attempts) \
+            headers, created_at, available_at, locked_by, locked_at, claim_token, status, done_at, \
+            attempts) \
         SELECT event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload::json, \
             headers::json, {time:created}, \
             CASE WHEN until IS NULL THEN {later:wait} ELSE {time:until} END, \
-            owner, CASE WHEN owner IS NULL THEN NULL ELSE {now} END, token, 0, 0 \
+            owner, CASE WHEN owner IS NULL THEN NULL ELSE {now} END, token, status, \
+            CASE WHEN status = 1 THEN {now} END, 0 \
         FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], \
-            $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[]) \
+            $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[], \
+            $13::bigint[]) \
             WITH ORDINALITY AS new(event_id, event_type, aggregate_type, aggregate_id, tenant_id, \
-            payload, headers, created, until, wait, owner, token, place) \
+            payload, headers, created, until, wait, owner, token, status, place) \
         ORDER BY place \
         ON CONFLICT (event_id) DO NOTHING \
         RETURNING sequence, event_id::text",

@@ -89,10 +89,12 @@ pub(super) const DIALECT: Dialect = Dialect {
     insert: Insert::Returning(
         "\
         INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \
-            headers, created_at, available_at, locked_by, locked_at, claim_token, status, attempts) \
+            headers, created_at, available_at, locked_by, locked_at, claim_token, status, done_at, \
+            attempts) \
         SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, \
             value ->> 6, value ->> 7, COALESCE(value ->> 8, {now} + (value ->> 9)), value ->> 10, \
-            CASE WHEN value ->> 10 IS NULL THEN NULL ELSE {now} END, value ->> 11, 0, 0 \
+            CASE WHEN value ->> 10 IS NULL THEN NULL ELSE {now} END, value ->> 11, value ->> 12, \
+            CASE WHEN value ->> 12 = 1 THEN {now} END, 0 \
         FROM json_each($1) WHERE true ORDER BY key \
         ON CONFLICT (event_id) DO NOTHING \
         RETURNING sequence, event_id",

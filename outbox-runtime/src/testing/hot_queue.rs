@@ -22,12 +22,18 @@ use crate::write::{Admission, HotPath, HotRelay, Writer, WriterHook};
 pub struct HotQueue {
     inflight: Arc<InFlight>,
     permits: usize,
+    wake: Arc<Wake>,
 }
 
 impl HotQueue {
     /// Returns the number of free places.
     pub fn free(&self) -> usize {
         self.permits - self.inflight.depths().0
+    }
+
+    /// Returns whether a commit has woken the poller.
+    pub fn has_woken_poller(&self) -> bool {
+        self.wake.is_called()
     }
 
     /// Returns the sequence and the type of every queued event.
@@ -73,7 +79,8 @@ pub fn writer_with_hot_queue<DB: Backend>(
         runtime: Handle::current(),
         full: LogThrottle::default(),
     };
+    let (no_listener, wake) = (Arc::clone(relay.listeners.no_listener()), Arc::clone(&relay.wake));
     let hot_path = HotPath::new(Some(relay), None);
-    let queue = HotQueue { inflight, permits };
-    (Writer::with(store, hooks, hot_path, Some(meter)), queue)
+    let queue = HotQueue { inflight, permits, wake };
+    (Writer::with(store, hooks, hot_path, Some(meter), no_listener), queue)
 }

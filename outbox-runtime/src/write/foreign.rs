@@ -4,7 +4,7 @@ use super::hot_path::{HotEvent, LeftToPoller};
 use super::{Shared, Writer};
 use crate::Error;
 use crate::event::{EventEnvelope, EventId, IntoEnvelope};
-use crate::store::{Backend, NewRow};
+use crate::store::{Backend, InitialState, NewRow};
 use crate::trace;
 
 /// Proof that an event was inserted in a transaction of the application's own, from
@@ -84,7 +84,8 @@ impl Receipt {
 
 impl<DB: Backend> Writer<DB> {
     /// Writes an event in a transaction of the application's own: a plain `sqlx::Transaction`, or a connection that
-    /// another layer passes on. The row is due as soon as that transaction commits.
+    /// another layer passes on. The row is due as soon as that transaction commits, or done if the event
+    /// needs no listener.
     ///
     /// Use it where a framework or a repository layer begins the transactions. Otherwise [`begin`](Self::begin) is
     /// simpler: its [`Tx`](super::Tx) knows by itself when it is committed. Here the caller reports it with
@@ -117,8 +118,12 @@ impl<DB: Backend> Writer<DB> {
         shared.store.require_transaction(connection).await?;
         let events = shared.hooks.before_write(vec![event])?;
         let events: Vec<EventEnvelope> = events.into_iter().map(trace::carry).collect();
-        let rows: Vec<NewRow<'_>> =
-            events.iter().map(|envelope| NewRow { envelope, claimed: None }).collect();
+        let row = |envelope| {
+            let covered = shared.no_listener.covers(envelope);
+            let state = if covered { InitialState::Done } else { InitialState::Due };
+            NewRow { envelope, state }
+        };
+        let rows: Vec<NewRow<'_>> = events.iter().map(row).collect();
         let since = Instant::now();
         let inserted = shared.store.insert(connection, &rows).await;
         let inserted = inserted.map_err(|error| shared.store.lost_or(error))?;
@@ -148,7 +153,9 @@ impl<DB: Backend> Writer<DB> {
         }
         self.shared.hooks.after_commit(&events);
         for (sequence, envelope) in receipt.inserted {
-            self.enqueue(sequence, envelope, receipt.since).await?;
+            if !self.shared.no_listener.covers(&envelope) {
+                self.enqueue(sequence, envelope, receipt.since).await?;
+            }
         }
         Ok(())
     }

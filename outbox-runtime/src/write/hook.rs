@@ -1,8 +1,8 @@
 use std::error::Error as StdError;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::Error;
+use crate::catch_panic::{PanicDetail, catch};
 use crate::event::EventEnvelope;
 
 /// Called when events are written, for audit, metrics and checks that concern every event of an application.
@@ -119,10 +119,12 @@ impl Hooks {
             if events.is_empty() {
                 break;
             }
-            let asked = catch_unwind(AssertUnwindSafe(|| hook.before_write(events)));
-            events = match asked {
+            events = match catch(|| hook.before_write(events)) {
                 Ok(answer) => answer.map_err(Error::Hook)?,
-                Err(_) => return Err(Error::Hook("a writer hook panicked".into())),
+                Err(panic) => {
+                    let error = panic.describe("a writer hook panicked", PanicDetail::Place);
+                    return Err(Error::Hook(error.into()));
+                }
             };
         }
         Ok(events)
@@ -145,8 +147,8 @@ impl Hooks {
             return;
         }
         for hook in &self.0 {
-            if catch_unwind(AssertUnwindSafe(|| call(&**hook))).is_err() {
-                tracing::error!(hook = hook_name, "a writer hook panicked");
+            if let Err(panic) = catch(|| call(&**hook)) {
+                tracing::error!(hook = hook_name, place = panic.place(), "a writer hook panicked");
             }
         }
     }

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use sqlx::Pool;
 
 use crate::Error;
+use crate::listener::NoListener;
 use crate::metrics::Meter;
 use crate::store::{Backend, Purpose, Store, StoreOf, Table};
 use hook::Hooks;
@@ -67,6 +68,7 @@ struct Shared<DB: Backend> {
     hooks: Hooks,
     hot_path: HotPath<DB>,
     meter: Option<Arc<Meter>>,
+    no_listener: Arc<NoListener>,
 }
 
 impl<DB: Backend> StoreOf<DB> for Writer<DB> {
@@ -92,11 +94,14 @@ impl<DB: Backend> Clone for Writer<DB> {
 }
 
 impl<DB: Backend> Writer<DB> {
-    /// Makes a writer for a table, without a relay: every event is left to the poller of another process.
+    /// Makes a writer for a table, without a relay: every event is left to the poller of another process,
+    /// except those that need no listener.
     ///
     /// It does not access the database, so a missing table is reported by the first transaction.
     pub fn new(pool: Pool<DB>, table: Table) -> Self {
-        Self::with(Store::new(pool, table), Vec::new(), HotPath::new(None, None), None)
+        let no_listener = Arc::new(NoListener::of_program());
+        let hot_path = HotPath::new(None, None);
+        Self::with(Store::new(pool, table), Vec::new(), hot_path, None, no_listener)
     }
 
     pub(crate) fn with(
@@ -104,8 +109,10 @@ impl<DB: Backend> Writer<DB> {
         hooks: Vec<Arc<dyn WriterHook>>,
         hot_path: HotPath<DB>,
         meter: Option<Arc<Meter>>,
+        no_listener: Arc<NoListener>,
     ) -> Self {
-        Self { shared: Arc::new(Shared { store, hooks: Hooks::new(hooks), hot_path, meter }) }
+        let hooks = Hooks::new(hooks);
+        Self { shared: Arc::new(Shared { store, hooks, hot_path, meter, no_listener }) }
     }
 
     /// Not to be called: it exists for its compile error, which explains that events are written inside of a
