@@ -33,6 +33,7 @@ mod outcomes;
 mod panics;
 mod poller;
 mod sessions;
+mod shared_table;
 mod silent_database;
 mod start;
 mod stress;

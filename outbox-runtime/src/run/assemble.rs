@@ -12,6 +12,7 @@ use super::policy::{self, BREAKER_PAUSE, Transactions};
 use super::purge::{PurgeLoop, Purger};
 use super::relay::Relay;
 use super::sample::Sampler;
+use super::shared_table::Registration;
 use super::start::log_findings;
 use super::stepper::Stepper;
 use super::sticky::StickyConnections;
@@ -39,6 +40,7 @@ pub(super) async fn assemble<DB: Backend>(
     store: Store<DB>,
     listeners: Arc<Listeners>,
     in_memory: bool,
+    registration: Option<Registration>,
 ) -> Result<Outbox<DB>, Error> {
     let config = builder.config.clone();
     let pool_connections = builder.pool.options().get_max_connections();
@@ -64,7 +66,9 @@ pub(super) async fn assemble<DB: Backend>(
     };
     match base.config.mode {
         Mode::WriterOnly => Ok(base.writer_only(builder, &listeners)),
-        Mode::Full | Mode::PollerOnly => base.with_relay(builder, listeners, in_memory).await,
+        Mode::Full | Mode::PollerOnly => {
+            base.with_relay(builder, listeners, in_memory, registration).await
+        }
     }
 }
 
@@ -128,6 +132,7 @@ impl<DB: Backend> Base<DB> {
         builder: Builder<DB>,
         listeners: Arc<Listeners>,
         in_memory: bool,
+        registration: Option<Registration>,
     ) -> Result<Outbox<DB>, Error> {
         catch_panic::install_hook();
         // A database in memory is reached by the application's connection alone.
@@ -137,7 +142,7 @@ impl<DB: Backend> Base<DB> {
             let connections = self.config.connections_of_relay().pooled;
             self.store.for_relay(connections, self.lease.statement_timeout()).await?
         };
-        Ok(Parts::new(self, builder, listeners, relay_store, in_memory).start())
+        Ok(Parts::new(self, builder, listeners, relay_store, in_memory).start(registration))
     }
 }
 
@@ -188,7 +193,7 @@ impl<DB: Backend> Parts<DB> {
         }
     }
 
-    fn start(mut self) -> Outbox<DB> {
+    fn start(mut self, registration: Option<Registration>) -> Outbox<DB> {
         let writer = self.writer();
         let dispatcher = Arc::new(self.dispatcher(&writer));
         let recorder = Arc::new(self.recorder());
@@ -215,6 +220,7 @@ impl<DB: Backend> Parts<DB> {
             cancel: self.cancel,
             drain_timeout: self.base.config.dispatcher.drain_timeout,
             own_pool: (!self.in_memory).then(|| self.relay_store.pool().clone()),
+            registration,
             ended: Mutex::new(None),
         };
         Outbox::new(writer, Some(relay), extras, dead, self.base.stop)
