@@ -37,6 +37,7 @@ mod panics;
 mod poller;
 mod rights;
 mod sessions;
+mod shared_table;
 mod silent_database;
 mod start;
 mod stress;

@@ -12,6 +12,7 @@ use super::policy::{self, BREAKER_PAUSE, Transactions};
 use super::purge::{PurgeLoop, Purger};
 use super::relay::Relay;
 use super::sample::Sampler;
+use super::shared_table::Registration;
 use super::start::{log_findings, log_started};
 use super::stepper::Stepper;
 use super::sticky::StickyConnections;
@@ -40,6 +41,7 @@ pub(super) async fn assemble<DB: Backend>(
     store: Store<DB>,
     listeners: Arc<Listeners>,
     shares_pool: bool,
+    registration: Option<Registration>,
 ) -> Result<Outbox<DB>, Error> {
     let config = builder.config.clone();
     let pool_connections = builder.pool.options().get_max_connections();
@@ -67,7 +69,9 @@ pub(super) async fn assemble<DB: Backend>(
     };
     match base.config.mode {
         Mode::WriterOnly => Ok(base.writer_only(builder, &listeners)),
-        Mode::Full | Mode::PollerOnly => base.with_relay(builder, listeners, shares_pool).await,
+        Mode::Full | Mode::PollerOnly => {
+            base.with_relay(builder, listeners, shares_pool, registration).await
+        }
     }
 }
 
@@ -134,6 +138,7 @@ impl<DB: Backend> Base<DB> {
         builder: Builder<DB>,
         listeners: Arc<Listeners>,
         shares_pool: bool,
+        registration: Option<Registration>,
     ) -> Result<Outbox<DB>, Error> {
         catch_panic::install_hook();
         let relay_store = if shares_pool {
@@ -142,7 +147,7 @@ impl<DB: Backend> Base<DB> {
             let connections = self.config.connections_of_relay().pooled;
             self.store.for_relay(connections, self.lease.statement_timeout()).await?
         };
-        Ok(Parts::new(self, builder, listeners, relay_store, shares_pool).start())
+        Ok(Parts::new(self, builder, listeners, relay_store, shares_pool).start(registration))
     }
 }
 
@@ -194,7 +199,7 @@ impl<DB: Backend> Parts<DB> {
         }
     }
 
-    fn start(mut self) -> Outbox<DB> {
+    fn start(mut self, registration: Option<Registration>) -> Outbox<DB> {
         let relay = (&*self.owner, self.listeners.iter().count());
         log_started::<DB>(self.base.store.table(), self.base.config.mode, Some(relay));
         let writer = self.writer();
@@ -224,6 +229,7 @@ impl<DB: Backend> Parts<DB> {
             cancel: self.cancel,
             drain_timeout: self.base.config.drain_timeout,
             own_pool: (!self.shares_pool).then(|| self.relay_store.pool().clone()),
+            registration,
             ended: Mutex::new(None),
         };
         Outbox::new(writer, Some(relay), extras, admin, self.base.stop)

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use super::assemble::assemble;
+use super::shared_table::Registration;
 use super::{Builder, Config, Mode, Outbox};
 use crate::Error;
 use crate::error::{ConfigFault, StartError, StartFault};
@@ -57,12 +58,31 @@ pub(super) async fn start<DB: Backend>(mut builder: Builder<DB>) -> Result<Outbo
     let (Some(listeners), true) = (listeners, faults.is_empty()) else {
         return Err(StartError::new(faults).into());
     };
-    match assemble(builder, store, listeners, shares_pool).await {
+    // A database in memory has one connection, and so one outbox.
+    let started = if writer_only || in_memory {
+        assemble(builder, store, listeners, shares_pool, None).await
+    } else {
+        start_relay(builder, store, listeners, shares_pool).await
+    };
+    match started {
         Err(error @ Error::Database { .. }) => {
             Err(StartError::new(vec![StartFault::Database(Box::new(error))]).into())
         }
         started => started,
     }
+}
+
+/// Starts an outbox that delivers, unless another one of this process would take its events.
+async fn start_relay<DB: Backend>(
+    builder: Builder<DB>,
+    store: Store<DB>,
+    listeners: Arc<Listeners>,
+    shares_pool: bool,
+) -> Result<Outbox<DB>, Error> {
+    let table = store.identity().await?;
+    let registration =
+        Registration::new(store.table(), table, &listeners).map_err(StartError::new)?;
+    assemble(builder, store, listeners, shares_pool, Some(registration)).await
 }
 
 /// Makes sure that the table can be used, and returns whether the database is in memory. If the outbox cannot be

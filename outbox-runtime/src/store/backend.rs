@@ -6,6 +6,7 @@ use sqlx::{Database, Pool, SqlStr};
 use super::batch::Arg;
 use super::dialect::Dialect;
 use super::harness::TestClock;
+use super::identity::Address;
 
 /// A database that an outbox can use: `sqlx::Sqlite`, `sqlx::Postgres`, or `sqlx::MySql` for MySQL and MariaDB.
 ///
@@ -97,6 +98,10 @@ pub trait Backend: sealed::Sealed + Database + Sized {
     #[doc(hidden)]
     fn file(pool: &Pool<Self>) -> Option<std::path::PathBuf>;
 
+    /// Returns where the database is, by its connect options.
+    #[doc(hidden)]
+    fn address(options: &Options<Self>) -> Address;
+
     /// Returns the connect options of the relay's sessions, in which a statement has a time limit.
     #[doc(hidden)]
     fn relay(options: Options<Self>, statement_timeout: Duration) -> Options<Self>;
@@ -135,6 +140,7 @@ macro_rules! backend {
         arrays: |$values:ident| $bound:expr,
         done: |$result:ident| $last:expr,
         file: |$pool:ident| $file:expr,
+        address: |$address:ident| $server:expr,
         relay: |$options:ident, $timeout:ident| $relay:expr,
         listen: |$listen_pool:ident, $channel:ident, $heard:ident| $listen:expr $(,)?
     ) => {
@@ -200,6 +206,12 @@ macro_rules! backend {
 
             fn file($pool: &sqlx::Pool<Self>) -> Option<std::path::PathBuf> {
                 $file
+            }
+
+            fn address(
+                $address: &$crate::store::backend::Options<Self>,
+            ) -> $crate::store::identity::Address {
+                $server
             }
 
             fn relay(

@@ -107,6 +107,8 @@ pub struct Dialect {
     pub(super) by_index: Option<Wrap>,
     /// Returns 1 if the database is in memory, where each connection might have one of its own.
     pub(super) in_memory: Option<&'static str>,
+    /// Returns the number of the table, where its name alone does not say which one is meant.
+    pub(super) table_id: Option<&'static str>,
     /// Returns how many connections this user may have open to the server, in all processes; `None` if there is no
     /// server.
     pub(super) connection_limit: Option<&'static str>,

@@ -19,6 +19,7 @@ use super::backend::backend;
 use super::dialect::{
     Check, Dialect, Insert, Locking, OpenTransaction, Places, SkipLocked, writable,
 };
+use super::identity::{self, Address};
 use super::migration_lock::MigrationLock;
 use super::rights::Rights;
 use super::schema::plan::{Migrations, Step};
@@ -38,6 +39,11 @@ backend! {
     arrays: |values| serde_json::to_string(&values).unwrap_or_default(),
     done: |result| i64::try_from(result.last_insert_id()).ok(),
     file: |_pool| None,
+    address: |options| {
+        let (socket, host) = (options.get_socket(), options.get_host());
+        let server = identity::server("mysql", socket, host, options.get_port());
+        Address { server, schema: options.get_database().unwrap_or_default().to_owned() }
+    },
     relay: |options, _timeout| options,
     listen: |_pool, _channel, _heard| std::future::pending().await,
 }
@@ -262,6 +268,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     pairs_one_by_one: true,
     by_index: Some(("FORCE INDEX (", ")")),
     in_memory: None,
+    table_id: None,
     connection_limit: Some(
         "SELECT CAST(LEAST(@@max_connections, \
             COALESCE(NULLIF(@@max_user_connections, 0), @@max_connections)) AS SIGNED)",

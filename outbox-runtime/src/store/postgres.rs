@@ -15,6 +15,7 @@ use super::backend::backend;
 use super::dialect::{
     Check, Dialect, Insert, Locking, OpenTransaction, Places, SkipLocked, writable,
 };
+use super::identity::{self, Address};
 use super::migration_lock::MigrationLock;
 use super::rights::Rights;
 use super::schema::plan::{Migrations, Step};
@@ -25,6 +26,13 @@ backend! {
     arrays: |values| values,
     done: |_result| None,
     file: |_pool| None,
+    address: |options| {
+        let (socket, host) = (options.get_socket(), options.get_host());
+        let server = identity::server("postgres", socket, host, options.get_port());
+        let database = options.get_database().unwrap_or(options.get_username());
+        // Which schema a name means is not known here; the table has an id.
+        Address { server: format!("{server}/{database}"), schema: String::new() }
+    },
     relay: |options, timeout| {
         let timeout = timeout.as_millis().to_string();
         let settings = DIALECT.settings.iter().chain(DIALECT.relay_settings).copied();
@@ -280,6 +288,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     pairs_one_by_one: false,
     by_index: None,
     in_memory: None,
+    table_id: Some("SELECT '{table}'::regclass::oid::bigint"),
     // A limit of -1 means none, and LEAST ignores NULL. `reserved_connections` exists since version 16.
     connection_limit: Some(
         "SELECT LEAST(current_setting('max_connections')::bigint \

@@ -15,6 +15,7 @@ use super::backend::backend;
 use super::dialect::{
     Check, Dialect, Insert, Locking, OpenTransaction, Places, SkipLocked, writable,
 };
+use super::identity::Address;
 use super::schema::plan::{Migrations, Step};
 use super::{DatabaseErrorKind, FindingLevel, harness};
 
@@ -23,6 +24,11 @@ backend! {
     arrays: |values| serde_json::to_string(&values).unwrap_or_default(),
     done: |_result| None,
     file: |pool| Some(pool.connect_options().get_filename().to_owned()),
+    address: |options| {
+        let file = options.get_filename();
+        let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+        Address { server: format!("sqlite:{}", file.display()), schema: "main".to_owned() }
+    },
     relay: |options, _timeout| options,
     listen: |_pool, _channel, _heard| std::future::pending().await,
 }
@@ -168,6 +174,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     pairs_one_by_one: false,
     by_index: Some(("INDEXED BY ", "")),
     in_memory: Some("SELECT COUNT(*) FROM pragma_database_list WHERE name = 'main' AND file = ''"),
+    table_id: None,
     connection_limit: None,
     encrypted: None,
     notify: None,
