@@ -208,7 +208,7 @@ pub(crate) fn missing_aggregate(span: Span) -> Error {
     error(
         span,
         "missing `aggregate`, which an event given as a string requires; add `aggregate = Order`, or \
-         `aggregate = outbox::Global` if the event belongs to no aggregate",
+         `aggregate = outbox::event::Global` if the event belongs to no aggregate",
     )
 }
 
@@ -303,7 +303,39 @@ pub(crate) fn tuple_pattern(span: Span) -> Error {
     )
 }
 
-// Checks at compile time, which report a string.
+// Messages that rustc reports.
+
+/// The texts of a `#[diagnostic::on_unimplemented(..)]` attribute.
+pub(crate) struct Unimplemented {
+    pub(crate) message: String,
+    pub(crate) label: String,
+    pub(crate) note: String,
+}
+
+pub(crate) fn not_the_payload(event: &str, is_variant: bool) -> Unimplemented {
+    let forms = if is_variant {
+        "take what the variant carries: the inner type of a newtype, a tuple of the fields, the \
+         generated struct of named fields, or the whole event enum"
+    } else {
+        "take the struct, or single fields of it with a field pattern"
+    };
+    Unimplemented {
+        message: format!("`{{Self}}` is not the payload of `{event}`"),
+        label: format!("not the payload of `{event}`"),
+        note: format!("{forms}; application state is asked for with `State<T>`"),
+    }
+}
+
+pub(crate) fn payload_not_taken(event: &str) -> Unimplemented {
+    Unimplemented {
+        message: format!("no argument takes the payload of `{event}`"),
+        label: String::from("this listener has no payload argument"),
+        note: format!(
+            "add an argument for the payload, or say that it is not needed with a field pattern: \
+             `event = {event} {{{{ .. }}}}`"
+        ),
+    }
+}
 
 pub(crate) fn event_is_an_enum(path: &str) -> String {
     format!("`{path}` is an enum; name one of its variants: `event = {path}::..`")

@@ -18,20 +18,22 @@ mod names;
 
 use proc_macro::TokenStream;
 
-/// Implements `EventType` for an enum or a struct. See the crate documentation of `outbox`.
+// The documentation is in files of its own, because it is longer than the code, and a test compares its tables with
+// the keys in `symbol.rs`.
+
+#[doc = include_str!("../docs/event_type.md")]
 #[proc_macro_derive(EventType, attributes(outbox, serde))]
 pub fn derive_event_type(input: TokenStream) -> TokenStream {
     names::derive_event_type(input.into()).into()
 }
 
-/// Implements `AggregateType` for a struct or an enum, whose variants are aggregates. See the crate
-/// documentation of `outbox`.
+#[doc = include_str!("../docs/aggregate_type.md")]
 #[proc_macro_derive(AggregateType, attributes(outbox))]
 pub fn derive_aggregate_type(input: TokenStream) -> TokenStream {
     names::derive_aggregate_type(input.into()).into()
 }
 
-/// Registers an async function as the listener of an event. See the crate documentation of `outbox`.
+#[doc = include_str!("../docs/listener.md")]
 #[proc_macro_attribute]
 pub fn listener(args: TokenStream, function: TokenStream) -> TokenStream {
     listener::expand(args.into(), function.into()).into()

@@ -63,6 +63,15 @@ impl Named {
         }
     }
 
+    /// Returns the event or aggregate as the user wrote it.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Type(path) => as_text(path),
+            Self::Variant { enum_path, variant } => format!("{}::{variant}", as_text(enum_path)),
+            Self::Name(name) => name.value(),
+        }
+    }
+
     /// Returns an expression for the constant `AggregateInfo` of the named aggregate.
     pub(crate) fn aggregate_info(&self) -> TokenStream {
         let span = self.span();

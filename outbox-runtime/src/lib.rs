@@ -62,8 +62,8 @@ pub use metrics::{MetricsFacade, PrefixError};
 pub use poll::{ClaimedEvent, PollerHandler};
 pub use retry::{Backoff, BackoffError, FailedAttempt, Failure, Retry, RetryPolicy};
 pub use run::{
-    Builder, Config, EnvError, Mode, Outbox, Purge, PurgeConfig, PurgeReport, PurgeScheduler,
-    Unroutable,
+    Builder, Config, EnvError, IntoPool, Mode, Outbox, Purge, PurgeConfig, PurgeReport,
+    PurgeScheduler, Unroutable,
 };
 
 pub use sqlx;
@@ -139,8 +139,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// # Cancel safety
 /// If the future is dropped, nothing keeps running. The table may have been created or migrated.
-pub async fn start<DB: store::Backend>(pool: sqlx::Pool<DB>) -> Result<Outbox<DB>, Error> {
-    builder(pool).start().await
+// Not an `async fn`, whose future would depend on the type of the pool: rustc would report a foreign one three times.
+pub fn start<DB: store::Backend>(
+    pool: impl IntoPool<DB>,
+) -> listener::BoxFuture<'static, Result<Outbox<DB>>> {
+    Box::pin(builder(pool).start())
 }
 
 /// Returns a [`Builder`], which configures an outbox before it is started.
@@ -162,6 +165,6 @@ pub async fn start<DB: store::Backend>(pool: sqlx::Pool<DB>) -> Result<Outbox<DB
 /// # Ok(())
 /// # }
 /// ```
-pub fn builder<DB: store::Backend>(pool: sqlx::Pool<DB>) -> Builder<DB> {
-    Builder::new(pool)
+pub fn builder<DB: store::Backend>(pool: impl IntoPool<DB>) -> Builder<DB> {
+    Builder::new(pool.into_pool())
 }

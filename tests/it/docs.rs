@@ -25,7 +25,11 @@ pub(crate) fn read(path: &str) -> String {
 
 /// Returns the cells of the table with this header, row by row. There is one such table in all pages.
 fn table(header: &str) -> Vec<Vec<String>> {
-    let docs: String = pages::all().iter().map(|page| page.text.as_str()).collect();
+    table_in(&pages::all().iter().map(|page| page.text.as_str()).collect::<String>(), header)
+}
+
+/// Returns the cells of the table with this header, row by row. There is one such table in the text.
+pub(crate) fn table_in(docs: &str, header: &str) -> Vec<Vec<String>> {
     let tables = docs.lines().filter(|line| *line == header).count();
     assert_eq!(tables, 1, "tables `{header}`");
     docs.lines()
@@ -37,7 +41,7 @@ fn table(header: &str) -> Vec<Vec<String>> {
 }
 
 /// Returns the values of a list of constants in the macro crate, such as `LISTENER_KEYS`.
-fn keys(list: &str) -> Vec<String> {
+pub(crate) fn keys(list: &str) -> Vec<String> {
     let source = read("outbox-macros/src/symbol.rs");
     let value = |name: &str| -> String {
         let after = source.split(&format!("const {name}: &str = \"")).nth(1);

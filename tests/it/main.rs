@@ -16,5 +16,6 @@ mod docs;
 mod envelope;
 mod extract;
 mod fuzz;
+mod macro_docs;
 mod metrics;
 mod rename;

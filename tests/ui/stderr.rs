@@ -23,6 +23,25 @@ fn one_error_at_the_named_token() {
     assert!(passing >= MIN_PASSING, "{passing} passing cases");
 }
 
+/// The messages about another version of sqlx name the version that the workspace depends on.
+#[test]
+fn the_named_version_of_sqlx_is_the_one_in_use() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| fs::read_to_string(tests.join(path)).expect("the file is readable");
+    let manifest = read("../Cargo.toml");
+    let after = manifest.split("\nsqlx = { version = \"").nth(1).expect("sqlx in the manifest");
+    let version = after.split('"').next().expect("a closing quote");
+    let minor = version.rsplit_once('.').expect("a version with a patch number").0;
+    let expected = format!(
+        "outbox uses sqlx {minor}; if this type comes from another version of sqlx, use `outbox::sqlx`, \
+         or depend on `sqlx = \"{minor}\"`"
+    );
+    for case in ["start/fail/foreign_pool", "writer/fail/foreign_database"] {
+        let stderr = read(&format!("ui/{case}.stderr"));
+        assert!(stderr.contains(&expected), "{case}: no `{expected}` in\n{stderr}");
+    }
+}
+
 fn cases(outcome: &str) -> Vec<PathBuf> {
     let ui = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui");
     let mut cases: Vec<PathBuf> = fs::read_dir(ui)

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::Type;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 
-use super::args::{Options, Timeout};
+use super::args::{Event, Options, Timeout};
 use super::model::{Argument, Model, Source};
-use crate::diag;
+use crate::diag::{self, Unimplemented};
 use crate::path::{Named, as_text, local, variant_check};
 
 /// Generates the entry that is emitted next to the function.
@@ -26,6 +27,7 @@ pub(super) fn entry(model: &Model<'_>) -> TokenStream {
     let needs = model.arguments.iter().filter(|one| matches!(one.source, Source::Extracted)).map(
         |Argument { ty, span, .. }| quote_spanned!(*span=> <#ty as __outbox::FromDelivery>::need),
     );
+    let payload = payload(model);
     let call = call(model);
     let called = match model.transaction() {
         None => quote!(__outbox::EntryCall::Plain(__call)),
@@ -46,6 +48,7 @@ pub(super) fn entry(model: &Model<'_>) -> TokenStream {
 
             #event
             #aggregate
+            #payload
             #call
 
             __outbox::inventory::submit! {
@@ -72,7 +75,7 @@ pub(super) fn entry(model: &Model<'_>) -> TokenStream {
 fn event(model: &Model<'_>) -> TokenStream {
     let named = &model.args.event.named;
     let span = named.span();
-    let (path, name, check) = match named {
+    let (path, check) = match named {
         Named::Type(path) => {
             let message = diag::event_is_an_enum(&as_text(path));
             let check = quote_spanned! {span=>
@@ -81,7 +84,7 @@ fn event(model: &Model<'_>) -> TokenStream {
                     #message
                 );
             };
-            (path, String::new(), Some(check))
+            (path, Some(check))
         }
         Named::Variant { enum_path, variant } => {
             // A field pattern with bindings already uses the variant.
@@ -89,29 +92,43 @@ fn event(model: &Model<'_>) -> TokenStream {
             let fields = fields.unwrap_or_else(|| quote!({ .. }));
             let check = (!binds_fields(model))
                 .then(|| variant_check(span, &format_ident!("__EventType"), variant, &fields));
-            (enum_path, variant.unraw().to_string(), check)
+            (enum_path, check)
         }
         Named::Name(_) => return TokenStream::new(),
     };
+    let variant = variant(span, &variant_name(named));
     quote_spanned! {span=>
         type __EventType = #path;
-        type __Event = <__EventType as __outbox::VariantAt<{
-            __outbox::event_index(<__EventType as __outbox::EventType>::EVENTS, #name)
-        }>>::Event;
+        type __Event = #variant::Event;
         #check
+    }
+}
+
+/// Returns the implementation of `VariantAt` for a variant; an empty name means a struct.
+fn variant(span: Span, name: &str) -> TokenStream {
+    quote_spanned! {span=>
+        <__EventType as __outbox::VariantAt<{
+            __outbox::event_index(<__EventType as __outbox::EventType>::EVENTS, #name)
+        }>>
     }
 }
 
 fn event_info(model: &Model<'_>) -> TokenStream {
     let named = &model.args.event.named;
-    let name = match named {
-        Named::Type(_) => String::new(),
+    match (named, variant_name(named)) {
+        (Named::Name(name), _) => quote!(__outbox::event_named(#name)),
+        (_, name) => quote_spanned!(named.span()=>
+            __outbox::event_of(<__EventType as __outbox::EventType>::EVENTS, #name)
+        ),
+    }
+}
+
+/// Returns the name of the variant in the table of its type; empty for a struct.
+fn variant_name(named: &Named) -> String {
+    match named {
         Named::Variant { variant, .. } => variant.unraw().to_string(),
-        Named::Name(name) => return quote!(__outbox::event_named(#name)),
-    };
-    quote_spanned!(named.span()=>
-        __outbox::event_of(<__EventType as __outbox::EventType>::EVENTS, #name)
-    )
+        Named::Type(_) | Named::Name(_) => String::new(),
+    }
 }
 
 /// Generates `const __AGGREGATE`: the aggregate of the listener, which must agree with that of the event, or
@@ -119,9 +136,10 @@ fn event_info(model: &Model<'_>) -> TokenStream {
 fn aggregate(model: &Model<'_>) -> TokenStream {
     let event_span = model.args.event.named.span();
     let Some(aggregate) = &model.args.aggregate else {
+        let variant = variant(event_span, &variant_name(&model.args.event.named));
         return quote_spanned! {event_span=>
             const __AGGREGATE: __outbox::AggregateInfo =
-                <__Event as __outbox::TiedToAggregate>::TIED_TO;
+                <#variant::DeclaredBy as __outbox::TiedToAggregate>::TIED_TO;
         };
     };
     let info = aggregate.aggregate_info();
@@ -156,8 +174,7 @@ fn call(model: &Model<'_>) -> TokenStream {
         .map(|(index, argument)| {
             let value = value(argument, index);
             let bound = bind(model, argument, &value, &delivery, &tx);
-            let (span, reference) = (argument.span, argument.by_reference.then(|| quote!(&)));
-            (bound, quote_spanned!(span=> #reference #value))
+            (bound, passed(argument, &value))
         })
         .unzip();
     let output = model.output_span();
@@ -183,6 +200,37 @@ fn call(model: &Model<'_>) -> TokenStream {
     }
 }
 
+/// Generates `trait __Payload`, implemented for the types in which the payload can be taken. Each listener has its own,
+/// so that the message names the event as the user wrote it.
+fn payload(model: &Model<'_>) -> TokenStream {
+    let Event { named, fields: None } = &model.args.event else { return TokenStream::new() };
+    let is_variant = match named {
+        Named::Variant { .. } => true,
+        Named::Type(_) => false,
+        Named::Name(_) => return TokenStream::new(),
+    };
+    let event = named.text();
+    let Unimplemented { message, label, note } = if model.takes_payload() {
+        diag::not_the_payload(&event, is_variant)
+    } else {
+        diag::payload_not_taken(&event)
+    };
+    quote! {
+        #[diagnostic::on_unimplemented(message = #message, label = #label, note = #note)]
+        trait __Payload: __outbox::Sized {
+            const PROOF: () = ();
+            fn of(delivery: &__outbox::Delivery) -> __outbox::Answer<Self>;
+        }
+
+        #[diagnostic::do_not_recommend]
+        impl<T: __outbox::PayloadOf<__Event>> __Payload for T {
+            fn of(delivery: &__outbox::Delivery) -> __outbox::Answer<Self> {
+                __outbox::payload_of::<__Event, T>(delivery)
+            }
+        }
+    }
+}
+
 /// Generates the destructuring of the event by the field pattern, or a check that an event whose payload is not
 /// taken has none.
 fn take_fields(model: &Model<'_>, delivery: &Ident) -> TokenStream {
@@ -203,9 +251,7 @@ fn take_fields(model: &Model<'_>, delivery: &Ident) -> TokenStream {
             }
         }
         (None, Named::Type(_) | Named::Variant { .. }) if !model.takes_payload() => {
-            quote_spanned! {name.span()=>
-                let () = <__Event as __outbox::WithoutPayload>::PROOF;
-            }
+            quote_spanned!(name.span()=> let () = <() as __Payload>::PROOF;)
         }
         _ => TokenStream::new(),
     }
@@ -219,10 +265,33 @@ fn binds_fields(model: &Model<'_>) -> bool {
 fn value(argument: &Argument, index: usize) -> Ident {
     match &argument.source {
         Source::Field(binding) => located(binding, argument.span),
-        Source::Payload | Source::Extracted | Source::Transaction => {
+        Source::Payload | Source::Extracted => {
             located(&local(&format!("argument_{index}")), argument.span)
         }
+        Source::Transaction => Ident::new("__transaction", ends(&argument.ty).1),
     }
+}
+
+/// Returns the expression that is passed for an argument. Its location is that of the type, so that rustc reports a
+/// type that is not valid once: there, where the function declares it.
+fn passed(argument: &Argument, value: &Ident) -> TokenStream {
+    match argument.source {
+        Source::Transaction => {
+            let reborrow = quote_spanned!(ends(&argument.ty).0=> &mut *);
+            quote!(#reborrow #value)
+        }
+        Source::Payload | Source::Field(_) | Source::Extracted => {
+            let reference = argument.by_reference.then(|| quote!(&));
+            quote_spanned!(argument.span=> #reference #value)
+        }
+    }
+}
+
+/// Returns the spans of the first and the last token of a type.
+fn ends(ty: &Type) -> (Span, Span) {
+    let mut tokens = ty.to_token_stream().into_iter().map(|token| token.span());
+    let first = tokens.next().unwrap_or_else(Span::call_site);
+    (first, tokens.last().unwrap_or(first))
 }
 
 /// Returns the identifier with the location of another span, for messages.
@@ -245,14 +314,17 @@ fn bind(
         (Source::Extracted, _) => quote_spanned! {*span=>
             let #value = <#ty as __outbox::FromDelivery>::from_delivery(#delivery)?;
         },
-        (Source::Transaction, _) => quote_spanned! {*span=>
-            let #value = __outbox::tx_of::<#ty>(#tx)?;
-        },
+        (Source::Transaction, _) => {
+            let (first, last) = ends(ty);
+            let start = quote_spanned!(first=> <);
+            let downcast = quote_spanned!(last=> as __outbox::ListenerTx>::downcast(#tx)?);
+            quote!(let #value = #start #ty #downcast;)
+        }
         (Source::Payload, Named::Name(_)) => quote_spanned! {*span=>
-            let #value = __outbox::Delivery::payload::<#ty>(#delivery)?;
+            let #value = <#ty as __outbox::AnyPayload>::from_payload(#delivery)?;
         },
         (Source::Payload, Named::Type(_) | Named::Variant { .. }) => quote_spanned! {*span=>
-            let #value = __outbox::payload_of::<__Event, #ty>(#delivery)?;
+            let #value = <#ty as __Payload>::of(#delivery)?;
         },
     }
 }

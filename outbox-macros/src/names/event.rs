@@ -7,6 +7,7 @@ use syn::spanned::Spanned;
 
 use super::model::{Model, Variant};
 use super::payload::{Payload, Wire, members};
+use super::payload_struct;
 use crate::path::{default_crate, local};
 
 pub(super) fn expand(model: &Model<'_>) -> TokenStream {
@@ -15,8 +16,10 @@ pub(super) fn expand(model: &Model<'_>) -> TokenStream {
         model.variants.iter().map(|variant| Payload::new(model, variant)).collect();
     let public = payloads.iter().map(|payload| &payload.public);
     let hidden = payloads.iter().map(|payload| &payload.hidden);
+    let checks = payloads.iter().map(|payload| &payload.checks);
     let markers = model.variants.iter().map(|variant| variant.ident);
     let event_type = event_type(model, &payloads);
+    let tied = tied_to_aggregate(model);
     let paths =
         (0..).zip(&model.variants).map(|(index, variant)| marker_path(model, index, variant));
     let payload_types = model
@@ -33,6 +36,7 @@ pub(super) fn expand(model: &Model<'_>) -> TokenStream {
         #(#lints)*
         const _: () = {
             use #krate::__private as __outbox;
+            use #krate::__private::JsonOfAny as _;
 
             // One marker type per event, so that the compiler can distinguish events.
             #[allow(non_camel_case_types, unreachable_pub)]
@@ -40,7 +44,9 @@ pub(super) fn expand(model: &Model<'_>) -> TokenStream {
                 #(pub enum #markers {})*
             }
             #(#hidden)*
+            const _: () = { #(#checks)* };
             #event_type
+            #tied
             #(#paths)*
             #(#payload_types)*
 
@@ -167,7 +173,7 @@ fn encode(payload: &Payload) -> TokenStream {
     let Some(Wire { ty, construct }) = &payload.wire else {
         return quote!(__outbox::Result::Ok(__outbox::String::from("{}")));
     };
-    let to_json = quote_spanned!(ty.span()=> <#ty as __outbox::Wire>::to_json);
+    let to_json = quote_spanned!(ty.span()=> __outbox::Json::<#ty>::to_json);
     if payload.public.is_empty() {
         return quote!(#to_json(&#construct));
     }
@@ -180,7 +186,7 @@ fn encode(payload: &Payload) -> TokenStream {
 fn decode(payload: &Payload, json: &Ident) -> TokenStream {
     match &payload.wire {
         Some(Wire { ty, construct }) => {
-            let from_json = quote_spanned!(ty.span()=> <#ty as __outbox::Wire>::from_json);
+            let from_json = quote_spanned!(ty.span()=> __outbox::Json::<#ty>::from_json);
             quote!(let #construct = #from_json(#json)?;)
         }
         None => quote!(__outbox::decode_nothing(#json)?;),
@@ -189,7 +195,12 @@ fn decode(payload: &Payload, json: &Ident) -> TokenStream {
 
 fn marker_path(model: &Model<'_>, index: usize, variant: &Variant<'_>) -> TokenStream {
     let (ident, marker) = (model.ident, variant.ident);
-    quote!(impl __outbox::VariantAt<#index> for #ident { type Event = __events::#marker; })
+    quote! {
+        impl __outbox::VariantAt<#index> for #ident {
+            type Event = __events::#marker;
+            type DeclaredBy = #ident;
+        }
+    }
 }
 
 /// Generates `PayloadOf` for each type in which a listener may take the payload.
@@ -208,16 +219,22 @@ fn payload_types(model: &Model<'_>, variant: &Variant<'_>, payload: &Payload) ->
             }
         }
     };
-    let whole = implementation(&quote!(#ident), &whole(model, variant));
-    // A struct is its own payload.
-    let part = model.is_enum.then(|| implementation(&payload.ty, &payload.construct));
-    let nothing = variant
-        .fields
-        .is_empty()
-        .then(|| quote!(impl __outbox::WithoutPayload for __events::#marker {}));
-    let tied = model.aggregate.is_some().then(|| {
+    let event = whole(model, variant);
+    let whole = implementation(&quote!(#ident), &event);
+    // A struct with fields is its own payload.
+    let part = (model.is_enum || variant.fields.is_empty())
+        .then(|| implementation(&payload.ty, &payload.construct));
+    let of_struct = (!payload.public.is_empty())
+        .then(|| payload_struct::implementations(model, variant, payload, &event));
+    quote!(#whole #part #of_struct)
+}
+
+/// Generates `TiedToAggregate` for a type that names its aggregate.
+fn tied_to_aggregate(model: &Model<'_>) -> Option<TokenStream> {
+    let ident = model.ident;
+    model.aggregate.as_ref().map(|_| {
         quote! {
-            impl __outbox::TiedToAggregate for __events::#marker {
+            impl __outbox::TiedToAggregate for #ident {
                 const TIED_TO: __outbox::AggregateInfo =
                     match <#ident as __outbox::EventType>::AGGREGATE {
                         __outbox::Option::Some(aggregate) => aggregate,
@@ -225,6 +242,5 @@ fn payload_types(model: &Model<'_>, variant: &Variant<'_>, payload: &Payload) ->
                     };
             }
         }
-    });
-    quote!(#whole #part #nothing #tied)
+    })
 }

@@ -4,7 +4,10 @@ mod aggregate;
 mod check;
 mod event;
 mod model;
+mod needs;
 mod payload;
+mod payload_struct;
+mod self_type;
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -31,10 +34,11 @@ fn derive(
     expand: fn(&Model) -> TokenStream,
     stub: fn(&DeriveInput) -> TokenStream,
 ) -> TokenStream {
-    let input: DeriveInput = match syn::parse2(input) {
+    let mut input: DeriveInput = match syn::parse2(input) {
         Ok(input) => input,
         Err(error) => return error.into_compile_error(),
     };
+    self_type::replace(&mut input);
     let mut errors = Errors::new();
     let expansion = match Model::new(&input, derive, &mut errors) {
         Some(model) => {

@@ -7,6 +7,8 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 
 use super::model::{Field, Model, Variant};
+use super::needs::{self, HiddenNeeds};
+use super::payload_struct;
 use crate::symbol;
 
 /// serde implements its traits for tuples of up to this many values.
@@ -18,6 +20,8 @@ pub(super) struct Payload {
     pub(super) public: TokenStream,
     /// A private struct that carries the serde attributes.
     pub(super) hidden: TokenStream,
+    /// The checks that the types of the fields implement serde.
+    pub(super) checks: TokenStream,
     /// The type that serde reads and writes; `None` for `{}`.
     pub(super) wire: Option<Wire>,
     /// The type that a listener takes.
@@ -38,6 +42,7 @@ impl Payload {
             Self {
                 public: TokenStream::new(),
                 hidden: TokenStream::new(),
+                checks: TokenStream::new(),
                 wire: None,
                 ty: quote!(()),
                 construct: quote!(()),
@@ -54,11 +59,14 @@ impl Payload {
     fn named(model: &Model<'_>, variant: &Variant<'_>) -> Self {
         let ident = format_ident!("{}{}", model.ident, variant.ident, span = variant.ident.span());
         let (names, bindings) = (members(variant), bindings(variant));
-        let public =
-            if model.is_enum { public(model, variant, &ident) } else { TokenStream::new() };
-        let (hidden, wire) = hidden(model, variant);
+        let public = if model.is_enum {
+            payload_struct::declaration(model, variant, &ident)
+        } else {
+            TokenStream::new()
+        };
+        let Hidden { declaration: hidden, checks, wire } = Hidden::new(model, variant);
         let construct = quote!(#ident { #(#names: #bindings),* });
-        Self { public, hidden, wire: Some(wire), ty: quote!(#ident), construct }
+        Self { public, hidden, checks, wire: Some(wire), ty: quote!(#ident), construct }
     }
 
     /// Creates the payload of unnamed fields. Without serde attributes, the types implement serde themselves.
@@ -77,70 +85,59 @@ impl Payload {
         let needs_struct = variant.fields.len() > LONGEST_TUPLE
             || !variant.serde.is_empty()
             || variant.fields.iter().any(Field::has_serde);
-        let (hidden, wire) = if needs_struct {
-            hidden(model, variant)
+        let Hidden { declaration: hidden, checks, wire } = if needs_struct {
+            Hidden::new(model, variant)
         } else {
-            (TokenStream::new(), Wire { ty: ty.clone(), construct: construct.clone() })
-        };
-        Self { public: TokenStream::new(), hidden, wire: Some(wire), ty, construct }
-    }
-}
-
-/// Generates the struct that a listener takes. Its `Debug` shows no content, and reads the fields so that none
-/// of them counts as unused.
-fn public(model: &Model<'_>, variant: &Variant<'_>, ident: &Ident) -> TokenStream {
-    let (vis, krate, name) = (model.vis, &model.krate, ident.to_string());
-    let doc = format!(" The payload of [`{}::{}`].", model.ident, variant.ident);
-    let names = members(variant);
-    let fields = variant.fields.iter().map(|field| {
-        let (ty, name) = (field.ty, field.ident);
-        let mut docs = field.attrs.iter().filter(|attr| attr.path().is_ident("doc")).peekable();
-        let undocumented = docs.peek().is_none().then(|| quote!(#[doc = ""]));
-        let lints = &field.lints;
-        quote!(#undocumented #(#docs)* #(#lints)* #vis #name: #ty)
-    });
-    let lints = &variant.lints;
-    quote_spanned! {variant.ident.span()=>
-        #[doc = #doc]
-        #(#lints)*
-        #vis struct #ident { #(#fields),* }
-
-        #[automatically_derived]
-        impl #krate::__private::Debug for #ident {
-            fn fmt(&self, f: &mut #krate::__private::Formatter<'_>) -> #krate::__private::FmtResult {
-                #(let _ = &self.#names;)*
-                f.debug_struct(#name).finish_non_exhaustive()
+            Hidden {
+                declaration: TokenStream::new(),
+                checks: needs::checks(variant),
+                wire: Wire { ty: ty.clone(), construct: construct.clone() },
             }
-        }
+        };
+        Self { public: TokenStream::new(), hidden, checks, wire: Some(wire), ty, construct }
     }
 }
 
-/// Generates the struct that serde reads and writes, with the serde attributes of the user.
-fn hidden(model: &Model<'_>, variant: &Variant<'_>) -> (TokenStream, Wire) {
-    let span = variant.ident.span();
-    let ident = format_ident!("__{}Wire", variant.ident, span = span);
-    let serde = &variant.serde;
-    let fields = variant.fields.iter().map(|field| {
-        let ty = field.ty;
-        let attrs = field.attrs.iter().filter(|attr| attr.path().is_ident(symbol::SERDE));
-        let name = field.ident.map(|ident| quote!(#ident:));
-        let lints = &field.lints;
-        quote!(#(#lints)* #(#attrs)* #name #ty)
-    });
-    let lints = &variant.lints;
-    let body =
-        if variant.has_field_names { quote!({ #(#fields),* }) } else { quote!((#(#fields),*);) };
-    let default = variant.has_default().then(|| default(model, variant, &ident));
-    let declaration = quote_spanned! {span=>
-        #[derive(__outbox::serde::Serialize, __outbox::serde::Deserialize)]
-        #[serde(crate = "__outbox::serde", #(#serde),*)]
-        #(#lints)*
-        struct #ident #body
-        #default
-    };
-    let (names, bindings) = (members(variant), bindings(variant));
-    let wire = Wire { ty: quote!(#ident), construct: quote!(#ident { #(#names: #bindings),* }) };
-    (declaration, wire)
+/// The struct that serde reads and writes, with the serde attributes of the user.
+struct Hidden {
+    declaration: TokenStream,
+    checks: TokenStream,
+    wire: Wire,
+}
+
+impl Hidden {
+    fn new(model: &Model<'_>, variant: &Variant<'_>) -> Self {
+        let span = variant.ident.span();
+        let ident = format_ident!("__{}Wire", variant.ident, span = span);
+        let serde = &variant.serde;
+        let fields = variant.fields.iter().map(|field| {
+            let ty = field.ty;
+            let attrs = field.attrs.iter().filter(|attr| attr.path().is_ident(symbol::SERDE));
+            let name = field.ident.map(|ident| quote!(#ident:));
+            let lints = &field.lints;
+            quote!(#(#lints)* #(#attrs)* #name #ty)
+        });
+        let lints = &variant.lints;
+        let body = if variant.has_field_names {
+            quote!({ #(#fields),* })
+        } else {
+            quote!((#(#fields),*);)
+        };
+        let HiddenNeeds { checks, bound, aliases } = needs::hidden_needs(variant);
+        let default = variant.has_default().then(|| default(model, variant, &ident));
+        let declaration = quote_spanned! {span=>
+            #[derive(__outbox::serde::Serialize, __outbox::serde::Deserialize)]
+            #[serde(crate = "__outbox::serde", #bound, #(#serde),*)]
+            #(#lints)*
+            struct #ident #body
+            #aliases
+            #default
+        };
+        let (names, bindings) = (members(variant), bindings(variant));
+        let wire =
+            Wire { ty: quote!(#ident), construct: quote!(#ident { #(#names: #bindings),* }) };
+        Self { declaration, checks, wire }
+    }
 }
 
 /// Generates a `Default` that takes missing fields from the `Default` of the event struct.

@@ -302,6 +302,8 @@ const fn same_name(left: &str, right: &str) -> bool {
 pub trait VariantAt<const INDEX: usize> {
     /// The variant's marker.
     type Event;
+    /// The type that declares the variant.
+    type DeclaredBy;
 }
 
 /// A type that names exactly one aggregate.
@@ -316,41 +318,23 @@ pub trait SingleAggregate {
     const AGGREGATE: AggregateInfo;
 }
 
-/// The marker of an event whose type names its aggregate.
+/// An event type that names its aggregate.
 #[diagnostic::on_unimplemented(
     message = "the aggregate of `{Self}` is not known",
     label = "neither the listener nor the event names an aggregate",
-    note = "add `aggregate = ..` to the listener, or `#[outbox(aggregate = ..)]` to the type that \
-            declares the event; for events that belong to no aggregate: `aggregate = outbox::Global`"
+    note = "add `aggregate = ..` to the listener, or `#[outbox(aggregate = ..)]` to `{Self}`; for events \
+            that belong to no aggregate: `aggregate = outbox::event::Global`"
 )]
 pub trait TiedToAggregate {
     /// The event's aggregate.
     const TIED_TO: AggregateInfo;
 }
 
-/// A type in which a listener may take the payload of the event with marker `E`.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not the payload of `{E}`",
-    label = "not the payload of `{E}`",
-    note = "take what the variant carries: the inner type of a newtype, a tuple of the fields, the \
-            generated struct of named fields, or the whole event enum; application state is asked \
-            for with `State<T>`"
-)]
+/// A type in which a listener may take the payload of the event with marker `E`. The code of a listener reports a type
+/// that is not, because it knows the event as the user wrote it.
 pub trait PayloadOf<E>: Sized {
     /// Deserialises the payload from JSON text.
     fn decode(json: &str) -> serde_json::Result<Self>;
-}
-
-/// The marker of an event without a payload.
-#[diagnostic::on_unimplemented(
-    message = "no argument takes the payload of `{Self}`",
-    label = "this listener has no payload argument",
-    note = "add an argument for the payload, or say that it is not needed with a field pattern: \
-            `event = OrderEvent::Placed {{ .. }}`"
-)]
-pub trait WithoutPayload {
-    /// A constant for generated code to name, so that rustc checks the bound.
-    const PROOF: () = ();
 }
 
 /// The marker of a variant that does not exist, which rustc has reported already.
@@ -359,6 +343,7 @@ pub enum NoSuchVariant {}
 
 impl<E: EventType> VariantAt<{ usize::MAX }> for E {
     type Event = NoSuchVariant;
+    type DeclaredBy = NoSuchVariant;
 }
 
 impl<T> PayloadOf<NoSuchVariant> for T {
@@ -366,8 +351,6 @@ impl<T> PayloadOf<NoSuchVariant> for T {
         Err(serde::de::Error::custom("no such variant"))
     }
 }
-
-impl WithoutPayload for NoSuchVariant {}
 
 impl TiedToAggregate for NoSuchVariant {
     const TIED_TO: AggregateInfo = aggregate_named("");

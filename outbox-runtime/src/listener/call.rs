@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::entry::{EntryCall, ListenerEntry};
 use super::extract::{Need, States};
-use super::in_tx::{AnyTx, ListenerTx, TxDatabase, missing_transaction, tx_of};
+use super::in_tx::{AnyTx, ListenerTx, TxDatabase, missing_transaction};
 use super::outcome::BoxFuture;
 use super::{Delivery, IntoOutcome, ListenerOptions, Outcome, Place, RegistryFault, Result};
 use crate::event::{AggregateName, EventEnvelope, EventName};
@@ -106,7 +106,7 @@ impl Listener {
         F: for<'a> Fn(Delivery, &'a mut T) -> BoxFuture<'a, Result<Outcome>>,
         F: Send + Sync + 'static,
     {
-        let call: CallInTx = Box::new(move |delivery, tx| match tx_of::<T>(tx) {
+        let call: CallInTx = Box::new(move |delivery, tx| match T::downcast(tx) {
             Ok(tx) => listener(delivery.clone(), tx),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         });

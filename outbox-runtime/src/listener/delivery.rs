@@ -109,3 +109,23 @@ impl Delivery {
 pub fn payload_of<E, T: PayloadOf<E>>(delivery: &Delivery) -> Result<T> {
     delivery.decoded(T::decode(delivery.envelope.payload().as_str()))
 }
+
+/// A type in which a listener may take the payload of an event that it names by a string.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a payload",
+    label = "needs `Deserialize`",
+    note = "the payload of an event that is given as a string is read with serde: derive \
+            `serde::Deserialize`, or turn on the `serde` feature of the crate it comes from; \
+            application state is asked for with `State<T>`"
+)]
+pub trait AnyPayload: Sized {
+    /// Deserialises the payload.
+    fn from_payload(delivery: &Delivery) -> Result<Self>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: DeserializeOwned> AnyPayload for T {
+    fn from_payload(delivery: &Delivery) -> Result<Self> {
+        delivery.payload()
+    }
+}

@@ -20,6 +20,18 @@ pub type AnyTx = dyn Any + Send;
 pub trait ListenerTx: Any + Send {
     /// Returns the database of the transaction, which must be that of the outbox.
     fn database() -> TxDatabase;
+
+    /// Downcasts a transaction. The databases are compared when the outbox starts, so it cannot fail afterwards.
+    ///
+    /// # Errors
+    /// Returns [`ListenerErrorKind::MissingTransaction`] if the transaction belongs to another database.
+    #[doc(hidden)]
+    fn downcast(tx: &mut AnyTx) -> Result<&mut Self>
+    where
+        Self: Sized,
+    {
+        tx.downcast_mut().ok_or_else(|| missing_transaction(type_name::<Self>()))
+    }
 }
 
 /// The database of a transaction that a listener asks for, compared with the outbox's when that starts.
@@ -52,17 +64,6 @@ impl PartialEq for TxDatabase {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
     }
-}
-
-/// Downcasts a transaction to its type.
-///
-/// The databases are compared when the outbox starts, so this cannot fail afterwards. `T` is not bounded by
-/// [`ListenerTx`], so that a wrong type is reported once, where the generated code asks for its database.
-///
-/// # Errors
-/// Returns [`ListenerErrorKind::MissingTransaction`] if the transaction belongs to another database.
-pub fn tx_of<T: Any>(tx: &mut AnyTx) -> Result<&mut T> {
-    tx.downcast_mut().ok_or_else(|| missing_transaction(type_name::<T>()))
 }
 
 /// Returns the error of a listener that is called without the transaction that it asks for.

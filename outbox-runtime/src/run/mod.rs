@@ -18,6 +18,7 @@ mod lint;
 mod options;
 mod outbox;
 mod policy;
+mod pool;
 mod purge;
 mod purge_config;
 mod relay;
@@ -32,6 +33,7 @@ pub use builder::Builder;
 pub use config::{Config, Mode, Unroutable};
 pub use env::EnvError;
 pub use outbox::Outbox;
+pub use pool::IntoPool;
 pub use purge::{Purge, PurgeReport, PurgeScheduler};
 pub use purge_config::PurgeConfig;
 

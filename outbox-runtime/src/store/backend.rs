@@ -37,9 +37,11 @@ use super::identity::Address;
 // all other code is written once with the single bound `DB: Backend`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a database that an outbox can use",
-    label = "known are `sqlx::Sqlite`, `sqlx::Postgres` and `sqlx::MySql`",
+    label = "known are `Sqlite`, `Postgres` and `MySql` of sqlx 0.9",
     note = "turn on the feature of the database: `outbox = {{ version = \"..\", features = \
-            [\"postgres\"] }}` (or `sqlite`, `mysql`)"
+            [\"postgres\"] }}` (or `sqlite`, `mysql`)",
+    note = "outbox uses sqlx 0.9; if this type comes from another version of sqlx, use `outbox::sqlx`, or \
+            depend on `sqlx = \"0.9\"`"
 )]
 pub trait Backend: sealed::Sealed + Database + Sized {
     #[doc(hidden)]
@@ -146,6 +148,7 @@ macro_rules! backend {
     ) => {
         impl $crate::store::backend::sealed::Sealed for sqlx::$database {}
 
+        #[diagnostic::do_not_recommend]
         impl $crate::store::Backend for sqlx::$database {
             const DIALECT: &'static $crate::store::dialect::Dialect = &$dialect;
             const TEST_CLOCK: &'static $crate::store::harness::TestClock = &$test_clock;

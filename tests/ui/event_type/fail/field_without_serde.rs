@@ -1,5 +1,4 @@
-//@ error at: Paid
-//@ errors: 4, because the code that serde generates asks for `Serialize` once and for `Deserialize` three times
+//@ error at: Money
 #![allow(unused)]
 
 use outbox::EventType;

@@ -1,4 +1,4 @@
-//@ error at: Paid
+//@ error at: Money
 #![allow(unused)]
 
 use outbox::EventType;

@@ -1,4 +1,4 @@
-//@ error at: Refunded
+//@ error at: Money
 #![allow(unused)]
 
 use outbox::EventType;

@@ -6,7 +6,8 @@ mod facade {
     }
 }
 
-use facade::inner::outbox::{AggregateType, EventType, IntoEnvelope, listener};
+use facade::inner::outbox::event::IntoEnvelope;
+use facade::inner::outbox::{AggregateType, EventType, listener};
 
 #[derive(AggregateType)]
 #[outbox(crate = facade::inner::outbox)]
