@@ -205,7 +205,6 @@ fn defaults() {
         ("notify", config.notify.to_string()),
         ("redact_tenant", config.redact_tenant.to_string()),
         ("redact_panics", config.redact_panics.to_string()),
-        ("redact_panics", config.redact_panics.to_string()),
     ];
     let expected: Vec<[String; 2]> =
         expected.iter().map(|(name, value)| [format!("`{name}`"), format!("`{value}`")]).collect();
