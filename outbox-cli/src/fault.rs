@@ -80,6 +80,17 @@ impl Fault {
                 };
                 Self::failed(what, remedy(kind, target))
             }
+            Error::Schema(SchemaError::NotPermitted { table, missing, sql, source, .. }) => {
+                let source = source.as_ref().map(|source| format!(": {}", message(source)));
+                Self::failed(
+                    format!(
+                        "this user lacks privileges on table `{table}` in {target} ({}){}",
+                        missing.join(", "),
+                        source.unwrap_or_default()
+                    ),
+                    format!("{}\n  {}", remedy(kind, target), sanitize(sql).trim_end()),
+                )
+            }
             Error::Schema(SchemaError::Older { table, found, known, .. }) => Self::failed(
                 format!(
                     "table `{table}` in {target} has version {found}, and this program needs {known}"

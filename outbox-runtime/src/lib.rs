@@ -38,6 +38,7 @@ mod table;
 mod catch_panic;
 mod clock;
 mod error;
+mod log_text;
 mod log_throttle;
 mod run;
 mod service;

@@ -1,6 +1,7 @@
 //! Notifications between nodes, on databases that have them. They are hints and are never needed: the poller
 //! finds what they miss.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +36,7 @@ const DEBOUNCE: Duration = Duration::from_millis(10);
 
 impl<DB: Backend> Service for Notifier<DB> {
     const NAME: &'static str = "notifier";
+    const DOING: &'static str = "notifying other nodes";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
         tokio::select! {
@@ -49,19 +51,52 @@ impl<DB: Backend> Service for Notifier<DB> {
 
 /// Wakes the poller when another node notifies.
 pub(crate) struct NotificationListener<DB: Backend> {
-    pub(crate) store: Store<DB>,
-    pub(crate) wake: Arc<Wake>,
+    store: Store<DB>,
+    wake: Arc<Wake>,
+    connection: Option<ListeningConnection>,
+}
+
+/// A connection that receives notifications.
+struct ListeningConnection {
+    heard: Arc<Notify>,
+    /// Ends when the connection does.
+    ended: Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>,
+}
+
+impl<DB: Backend> NotificationListener<DB> {
+    pub(crate) fn new(store: Store<DB>, wake: Arc<Wake>) -> Self {
+        Self { store, wake, connection: None }
+    }
+
+    fn connect(&self) -> ListeningConnection {
+        let (store, wake) = (self.store.clone(), Arc::clone(&self.wake));
+        let heard = Arc::<Notify>::default();
+        let signal = Arc::clone(&heard);
+        let ended = Box::pin(async move {
+            let notified = || {
+                wake.due();
+                signal.notify_one();
+            };
+            store.listen(&notified).await
+        });
+        ListeningConnection { heard, ended }
+    }
 }
 
 impl<DB: Backend> Service for NotificationListener<DB> {
     const NAME: &'static str = "notification listener";
+    const DOING: &'static str = "listening for notifications of other nodes";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
-        let wake = Arc::clone(&self.wake);
-        let notified = move || wake.due();
+        let mut connection = self.connection.take().unwrap_or_else(|| self.connect());
+        // A turn ends with a notification and not with the connection: the first one shows that it works.
         tokio::select! {
             () = stop.cancelled() => Ok(()),
-            ended = self.store.listen(&notified) => ended,
+            ended = &mut connection.ended => ended,
+            () = connection.heard.notified() => {
+                self.connection = Some(connection);
+                Ok(())
+            }
         }
     }
 }

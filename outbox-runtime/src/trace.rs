@@ -3,7 +3,7 @@
 use tracing::field::Empty;
 use tracing::{Instrument, Span, debug_span, info_span};
 
-use crate::event::EventEnvelope;
+use crate::event::{EventEnvelope, Verdict};
 use crate::store::Table;
 
 /// Returns the span of a commit; a transaction without events has none.
@@ -21,12 +21,31 @@ pub(crate) fn claim(table: &Table) -> Span {
 
 /// The span of one delivery, which belongs to the trace in which the event was written.
 pub(crate) struct Dispatch {
-    pub(crate) span: Span,
+    span: Span,
     #[cfg(feature = "opentelemetry")]
     context: opentelemetry::Context,
 }
 
 impl Dispatch {
+    /// Calls a function outside of the span but in its trace, so that log records have the id of the trace.
+    ///
+    /// The lines of the log about a delivery name its event themselves: a filter may disable the span, and a
+    /// formatter that prints the fields of the span in front of a line would print them twice.
+    pub(crate) fn in_trace<T>(&self, log: impl FnOnce() -> T) -> T {
+        #[cfg(feature = "opentelemetry")]
+        let _attached = context::nearest(&self.span, &self.context).attach();
+        log()
+    }
+
+    /// Records the verdict on the event.
+    pub(crate) fn record(&self, verdict: Option<&Verdict>) {
+        self.span.record("result", verdict.map_or("unknown", |verdict| verdict.kind().label()));
+        if let Some(error) = verdict.and_then(Verdict::error) {
+            self.span.record("otel.status_code", "ERROR");
+            self.span.record("otel.status_description", error);
+        }
+    }
+
     /// Runs a future in the span. If a subscriber's filter disables the span, the spans inside it still belong to
     /// the trace.
     pub(crate) fn run<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
@@ -38,18 +57,25 @@ impl Dispatch {
 }
 
 /// Returns the span for the delivery of an event.
-pub(crate) fn dispatch(event: &EventEnvelope, attempts: u32, tenant: Tenant) -> Dispatch {
+pub(crate) fn dispatch(
+    event: &EventEnvelope,
+    listener: Option<&str>,
+    attempts: u32,
+    tenant: Tenant,
+) -> Dispatch {
     let span = info_span!(
         "outbox.dispatch",
+        listener,
         event_id = %event.event_id(),
         event_type = event.event_type(),
         aggregate_type = event.aggregate_type(),
         aggregate_id = event.aggregate_id(),
-        tenant_id = event.tenant_id().filter(|_| tenant == Tenant::Shown),
+        tenant_id = tenant.of(event),
         attempts,
         result = Empty,
         otel.kind = "consumer",
         otel.status_code = Empty,
+        otel.status_description = Empty,
     );
     Dispatch {
         #[cfg(feature = "opentelemetry")]
@@ -58,11 +84,18 @@ pub(crate) fn dispatch(event: &EventEnvelope, attempts: u32, tenant: Tenant) -> 
     }
 }
 
-/// Whether spans name the tenant.
+/// Whether spans and log lines name the tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tenant {
     Shown,
     Hidden,
+}
+
+impl Tenant {
+    /// Returns the tenant of an event, if it may be named.
+    pub(crate) fn of(self, event: &EventEnvelope) -> Option<&str> {
+        event.tenant_id().filter(|_| self == Self::Shown)
+    }
 }
 
 /// Adds the current trace context to an event's headers, unless they have one already.
@@ -124,6 +157,12 @@ mod context {
         // This fails if no OpenTelemetry layer is installed or the span is disabled: nothing to set then.
         let _ = span.set_parent(context.clone());
         context
+    }
+
+    /// Returns the context of a span, or that of its trace if no OpenTelemetry layer has seen the span.
+    pub(super) fn nearest(span: &Span, trace: &Context) -> Context {
+        let own = span.context();
+        if own.span().span_context().is_valid() { own } else { trace.clone() }
     }
 
     fn parent(context: &SpanContext) -> String {
@@ -201,9 +240,12 @@ mod context {
             let event = event.build().expect("a valid event");
             for disabled in [&[][..], &["outbox.dispatch"]] {
                 let _guard = trace_without(disabled);
-                let dispatch = dispatch(&event, 0, Tenant::Shown);
+                let dispatch = dispatch(&event, None, 0, Tenant::Shown);
                 let trace = dispatch.run(async { trace_of(&info_span!("listener")) }).await;
                 assert_eq!(trace.to_string(), TRACE, "without {disabled:?}");
+                let logged =
+                    dispatch.in_trace(|| Context::current().span().span_context().trace_id());
+                assert_eq!(logged.to_string(), TRACE, "logged without {disabled:?}");
             }
         }
 

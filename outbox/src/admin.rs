@@ -7,6 +7,23 @@
 //!
 //! [`migrate`] creates or migrates a table ahead of time, and [`migration_sql`] returns its SQL for people who run
 //! schema changes manually. [`PurgeScheduler`] deletes old rows in a program of its own.
+//!
+//! A step of a deployment that runs before the new program is started:
+//!
+//! ```no_run
+//! use outbox::admin::{Admin, DoctorOptions, FindingLevel, Table, migrate};
+//!
+//! # async fn example(pool: sqlx::SqlitePool) -> outbox::Result<()> {
+//! let table = Table::default();
+//! migrate(&pool, &table).await?;
+//! for finding in Admin::new(pool, table).doctor(&DoctorOptions::new()).await? {
+//!     if finding.level > FindingLevel::Ok {
+//!         println!("{}: {finding}", finding.subject);
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 #[doc(inline)]
 pub use outbox_runtime::store::{

@@ -1,8 +1,12 @@
 //! Errors in detail.
 //!
-//! [`Error`] is the error of every operation. [`StartError`] collects everything that prevents the start
-//! of an outbox, each as a [`StartFault`]; [`SchemaError`] is about the table. [`DatabaseErrorKind`] classifies errors
-//! of the three databases.
+//! [`Error`] is the error of every operation; its page groups the variants by what to do about them. [`StartError`]
+//! collects everything that prevents the start of an outbox, each as a [`StartFault`] with its remedy; [`ConfigFault`]
+//! is about an option, [`SchemaError`] about the table. [`DatabaseErrorKind`] classifies errors of the three databases.
+//!
+//! Errors of single parts are with them: [`EventError`](crate::event::EventError),
+//! [`RegistryFault`](crate::listener::RegistryFault), [`EnvError`](crate::config::EnvError). What a listener returns is
+//! a [`ListenerError`](crate::ListenerError).
 
 #[doc(no_inline)]
 pub use crate::{Error, Result};

@@ -3,7 +3,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use outbox::listener::{Delivery, ListenerRegistry};
+use outbox::listener::{Delivery, IntoOutcome, ListenerRegistry};
 use outbox::metrics::{HotPathSkip, Lane, MetricsExporter, VerdictKind};
 use outbox::{Builder, EventEnvelope, Outbox};
 use outbox_runtime::store::StoreOf;
@@ -13,11 +13,27 @@ use tokio::sync::Semaphore;
 /// Longer than any test: a poller with this interval does not poll by itself.
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
+/// Registers a listener for an event of `Order`.
+///
+/// All of them are registered at this place, so that nodes with different ones can share a table in one process: they
+/// stand for nodes in processes of their own.
+pub(crate) fn listen<F, Fut>(
+    registry: ListenerRegistry,
+    name: &str,
+    listener: F,
+) -> ListenerRegistry
+where
+    F: Fn(Delivery) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output: IntoOutcome> + Send + 'static,
+{
+    registry.register_for("Order", name, listener)
+}
+
 /// Returns listeners that record every call for the events `A`, `B` and `C` of `Order`.
 pub(crate) fn recording_listeners(received: &CallLog) -> ListenerRegistry {
     ["A", "B", "C"].into_iter().fold(ListenerRegistry::new(), |registry, name| {
         let received = received.clone();
-        registry.register_for("Order", name, move |delivery: Delivery| {
+        listen(registry, name, move |delivery: Delivery| {
             received.record(&delivery);
             async {}
         })
@@ -30,7 +46,7 @@ pub(crate) fn blocking_listener(
     semaphore: &Arc<Semaphore>,
 ) -> ListenerRegistry {
     let (received, semaphore) = (received.clone(), Arc::clone(semaphore));
-    ListenerRegistry::new().register_for("Order", "A", move |delivery: Delivery| {
+    listen(ListenerRegistry::new(), "A", move |delivery: Delivery| {
         received.record(&delivery);
         let semaphore = Arc::clone(&semaphore);
         async move {

@@ -11,7 +11,7 @@ use outbox_tests::{CallLog, Fresh, TestDatabase, TestTable, event, eventually, o
 use tokio::sync::Semaphore;
 
 use crate::harness::{
-    CountingMetrics, HOUR, blocking_listener, first_row, locked_rows, manual_poll,
+    CountingMetrics, HOUR, blocking_listener, first_row, listen, locked_rows, manual_poll,
     recording_listeners, with_status, write,
 };
 
@@ -56,13 +56,10 @@ async fn a_late_settlement_changes_nothing<DB: TestDatabase>(db: Fresh<DB>) {
     // fails permanently.
     slow.pause().unwrap();
     (&db, slow.store()).age(Duration::from_secs(40)).await;
-    let other = manual_poll(
-        &db,
-        ListenerRegistry::new().register_for("Order", "A", |_: Delivery| async {
-            Err::<(), _>(ListenerError::permanent("impossible"))
-        }),
-    );
-    let other = other.start().await.unwrap();
+    let failing = listen(ListenerRegistry::new(), "A", |_: Delivery| async {
+        Err::<(), _>(ListenerError::permanent("impossible"))
+    });
+    let other = manual_poll(&db, failing).start().await.unwrap();
     eventually("the other node has settled it", async || with_status(&db, 3).await == 1).await;
     semaphore.add_permits(1);
     eventually("the late settlement is stale", async || counted.stale() == 1).await;

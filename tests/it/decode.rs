@@ -151,6 +151,21 @@ async fn a_unit_variant_accepts_an_object_and_null() {
 }
 
 #[tokio::test]
+async fn a_decode_error_names_the_structure() {
+    for (event, json, problem) in [
+        ("Named", "{}", "missing field `id`"),
+        ("Named", r#"{"id":"4111-1111"}"#, "invalid type: string, expected u64"),
+        ("Newtype", r#"{"number":-4111}"#, "invalid value: integer, expected u32"),
+        ("Pair", r#"[1]"#, "invalid length 1, expected a tuple of size 2"),
+        ("Named", r#"{"id":1,"n":"missing field `4111`","n":{}}"#, "unexpected value"),
+    ] {
+        let error = deliver(stored(event, json)).await.unwrap_err().to_string();
+        let (_, text) = error.split_once("`: ").unwrap();
+        assert!(text.starts_with(&format!("{problem} at line 1 column ")), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_decode_error_names_type_and_id_but_no_content() {
     let cases = [
         ("Named", r#"{"id":"4111-1111"}"#, "it::decode::HappeningNamed"),

@@ -204,6 +204,7 @@ fn defaults() {
         ("completion", format!("{:?}", config.completion)),
         ("notify", config.notify.to_string()),
         ("redact_tenant", config.redact_tenant.to_string()),
+        ("redact_panics", config.redact_panics.to_string()),
     ];
     let expected: Vec<[String; 2]> =
         expected.iter().map(|(name, value)| [format!("`{name}`"), format!("`{value}`")]).collect();
@@ -258,6 +259,37 @@ fn connections() {
     let sentence =
         format!("a relay opens {relay} connections of its own, {notifying} with `notify`");
     assert!(read("docs/configuration.md").contains(&sentence), "no `{sentence}`");
+}
+
+/// The source of the runtime, with the lines of each text joined.
+fn source_of_the_runtime() -> String {
+    let mut source = String::new();
+    let mut folders = vec!["outbox-runtime/src".to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root().join(&folder)).expect("a folder") {
+            let entry = entry.expect("an entry");
+            let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+            if entry.path().is_dir() {
+                folders.push(path);
+            } else if path.ends_with(".rs") {
+                source.push_str(&read(&path));
+            }
+        }
+    }
+    let parts: Vec<&str> = source.split("\\\n").map(str::trim_start).collect();
+    parts.concat()
+}
+
+#[test]
+fn log_messages() {
+    let source = source_of_the_runtime();
+    let rows = table("| level | message | meaning |");
+    assert!(rows.len() > 10);
+    for row in rows {
+        // The name of the loop comes first.
+        let message = row[1].replace("claiming due events ", "");
+        assert!(source.contains(&message), "no message `{message}`");
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod call_log;
 mod cost;
 mod database;
 mod eventually;
+mod formatted_log;
 mod ledger;
 mod log;
 mod lost_transaction;
@@ -28,6 +29,7 @@ pub use call_log::{Call, CallLog};
 pub use cost::{Cost, MeasureCost};
 pub use database::{Fresh, TestDatabase, given_url};
 pub use eventually::eventually;
+pub use formatted_log::{FormattedLog, field_names};
 pub use ledger::{IN_TX, LedgerEntry, PLAIN, uptime};
 pub use log::Log;
 pub use lost_transaction::LoseTransaction;
@@ -76,5 +78,31 @@ macro_rules! on_every_database {
         }
 
         $crate::on_every_server!($($test),*);
+    };
+}
+
+/// Runs generic tests on every database like [`on_every_database`], but without a second thread, so that a log of
+/// the thread sees every line.
+#[macro_export]
+macro_rules! in_one_thread_on_every_database {
+    ($($test:ident),* $(,)?) => {
+        $crate::in_one_thread!(sqlite, Sqlite, $($test),*);
+        $crate::in_one_thread!(postgres, Postgres, $($test),*);
+        $crate::in_one_thread!(mysql, MySql, $($test),*);
+    };
+}
+
+/// Runs generic tests on one database and in one thread.
+#[macro_export]
+macro_rules! in_one_thread {
+    ($module:ident, $database:ident, $($test:ident),* $(,)?) => {
+        mod $module {
+            $(#[tokio::test]
+            async fn $test() {
+                if let Some(db) = $crate::Fresh::<sqlx::$database>::new().await {
+                    super::$test(db).await;
+                }
+            })*
+        }
     };
 }

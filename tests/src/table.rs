@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use outbox::EventEnvelope;
 use outbox::event::Status;
-use outbox_runtime::store::{Inserted, Lease, NewRow, Store};
+use outbox_runtime::store::{InitialState, Inserted, Lease, NewRow, Store};
 
 use crate::{Fresh, TestDatabase};
 
@@ -112,7 +112,7 @@ impl<DB: TestDatabase> TestTable<DB> for (&Fresh<DB>, &Store<DB>) {
         let (db, store) = self;
         let mut connection = db.pool.acquire().await.expect("a connection");
         let rows: Vec<NewRow<'_>> =
-            events.iter().map(|envelope| NewRow { envelope, claimed: None }).collect();
+            events.iter().map(|envelope| NewRow { envelope, state: InitialState::Due }).collect();
         store.insert(&mut connection, &rows).await.expect("they are inserted")
     }
 }

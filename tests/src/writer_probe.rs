@@ -39,6 +39,11 @@ impl WriterProbe {
         self.queue.free()
     }
 
+    /// Returns whether a commit has woken the poller.
+    pub fn has_woken_poller(&self) -> bool {
+        self.queue.has_woken_poller()
+    }
+
     /// Returns row and event type of all events in the hot queue.
     pub fn hot(&self) -> Vec<(i64, String)> {
         self.queue.events()

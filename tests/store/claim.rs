@@ -6,7 +6,8 @@ use outbox::EventEnvelope;
 use outbox::event::Status;
 use outbox_runtime::event::Verdict;
 use outbox_runtime::store::{
-    Completion, Lease, NewRow, Position, Quota, Renewal, Settlement, Store, Table, TypeFilter,
+    Completion, InitialState, Lease, NewRow, Position, Quota, Renewal, Settlement, Store, Table,
+    TypeFilter,
 };
 use outbox_tests::{
     Fresh, Round, RoundClaims, TestDatabase, TestTable, event, lease, on_every_database,
@@ -275,7 +276,7 @@ async fn batches_of_any_size_use_the_same_prepared_statements<DB: TestDatabase>(
         let events: Vec<EventEnvelope> = (0..count).map(|_| event("Paid")).collect();
         let mut connection = pool.acquire().await.unwrap();
         let new: Vec<NewRow<'_>> =
-            events.iter().map(|envelope| NewRow { envelope, claimed: None }).collect();
+            events.iter().map(|envelope| NewRow { envelope, state: InitialState::Due }).collect();
         store.insert(&mut connection, &new).await.unwrap();
         drop(connection);
         let claimed = all(&store, "a").await;

@@ -101,7 +101,7 @@ async fn measure<DB: TestDatabase>(
             "peek" => 0,
             "purge" | "aged" => 500,
             "recently done" | "old done" | "old dead" | "dead count" | "dead gauge"
-            | "count pending" | "count unknown" => 100_000,
+            | "count pending" | "count unknown" | "unroutable types" => 100_000,
             _ => BATCH as u64,
         };
         let most = bound.fixed + bound.per_row * rows.max(1);

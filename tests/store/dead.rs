@@ -252,8 +252,11 @@ async fn an_undecodable_dead_row_is_listed<DB: TestDatabase>(db: Fresh<DB>) {
     db.run("UPDATE outbox_event SET headers = '[1]' WHERE event_type = 'A'").await;
     let found = dead_events(&store).query(&DeadFilter::default(), 10).await.unwrap();
     assert_eq!(found.len(), 2);
-    let reason = found[0].event.as_ref().unwrap_err().reason;
-    assert_eq!(reason, "the headers are not a JSON object of strings");
+    let undecodable = found[0].event.as_ref().unwrap_err();
+    assert_eq!(undecodable.reason, "the headers are not a JSON object of strings");
+    let message = format!("row {} cannot be decoded: {}", found[0].sequence, undecodable.reason);
+    let error: &dyn std::error::Error = undecodable;
+    assert_eq!(error.to_string(), message);
     assert_eq!((found[0].event_type.as_str(), found[0].attempts), ("A", 3));
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outbox::EventEnvelope;
 use outbox::event::Status;
-use outbox_runtime::store::{Inserted, NewRow};
+use outbox_runtime::store::{InitialState, Inserted, NewRow};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease, on_every_database};
 
 async fn an_inserted_row_is_new_and_due<DB: TestDatabase>(db: Fresh<DB>) {
@@ -23,7 +23,7 @@ async fn a_row_with_a_permit_is_claimed_at_insert<DB: TestDatabase>(db: Fresh<DB
     let rows = (&db, &store);
     let envelope = event("Paid");
     let mut connection = db.pool.acquire().await.unwrap();
-    let row = NewRow { envelope: &envelope, claimed: Some(lease("node")) };
+    let row = NewRow { envelope: &envelope, state: InitialState::Claimed(lease("node")) };
     let inserted = store.insert(&mut connection, &[row]).await.unwrap();
     drop(connection);
     let row = rows.row(inserted[0].sequence).await;
@@ -32,6 +32,52 @@ async fn a_row_with_a_permit_is_claimed_at_insert<DB: TestDatabase>(db: Fresh<DB
     rows.age(Duration::from_secs(31)).await;
     let claimed = super::claim::all(&store, "other").await;
     assert!(claimed.rows[0].taken_over, "its owner was lost");
+}
+
+/// MySQL inserts one row, eight and sixty-four with statements of their own, and any number of generated ids with
+/// another one.
+async fn a_row_can_be_inserted_as_done<DB: TestDatabase>(db: Fresh<DB>) {
+    let store = db.store().await;
+    let rows = (&db, &store);
+    let mut connection = db.pool.acquire().await.unwrap();
+    let generated = |_: usize| event("Paid");
+    let chosen = |number: usize| {
+        let id = EventEnvelope::builder("Paid").event_id(format!("my-{number}"));
+        id.aggregate_type("Order").payload_json("{}").build().unwrap()
+    };
+    let batches = [1, 20].map(|count| (0..count).map(generated).collect::<Vec<_>>());
+    let batches = batches.into_iter().chain([(0..73).map(chosen).collect()]);
+    let (mut done, mut due, mut settled) = (0, 0, Vec::new());
+    for events in batches {
+        let state = |index: usize| match index % 2 {
+            0 => InitialState::Done,
+            _ => InitialState::Due,
+        };
+        let new: Vec<NewRow<'_>> = (0..)
+            .zip(&events)
+            .map(|(index, envelope)| NewRow { envelope, state: state(index) })
+            .collect();
+        let inserted = store.insert(&mut connection, &new).await.unwrap();
+        due += new.len() / 2;
+        done += new.len().div_ceil(2);
+        settled.extend(inserted.iter().step_by(2).map(|row| row.sequence.to_string()));
+        let settled = settled.join(", ");
+        let unlocked = "claim_token = 0 AND attempts = 0 AND locked_by IS NULL";
+        let as_expected = format!(
+            "SELECT COUNT(*) FROM outbox_event WHERE {unlocked} \
+             AND ((sequence IN ({settled}) AND status = 1 AND done_at IS NOT NULL) \
+                OR (sequence NOT IN ({settled}) AND status = 0 AND done_at IS NULL))"
+        );
+        assert_eq!(db.number(as_expected).await, rows.count().await);
+    }
+    drop(connection);
+    assert_eq!(super::claim::all(&store, "node").await.rows.len(), due);
+    // It is done at the time of the statement, by the database's clock.
+    rows.age(Duration::from_secs(60)).await;
+    assert_eq!(store.purge_done(Duration::from_secs(90), None, 100).await.unwrap().deleted, 0);
+    rows.age(Duration::from_secs(60)).await;
+    let purged = store.purge_done(Duration::from_secs(90), None, 100).await.unwrap().deleted;
+    assert_eq!(purged, done as u64);
 }
 
 async fn sequences_follow_the_insert_order<DB: TestDatabase>(db: Fresh<DB>) {
@@ -85,13 +131,13 @@ async fn an_existing_id_adds_no_second_row<DB: TestDatabase>(db: Fresh<DB>) {
 async fn a_duplicate_id_leaves_the_transaction_usable<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let envelope = event("Paid");
-    let row = NewRow { envelope: &envelope, claimed: None };
+    let row = NewRow { envelope: &envelope, state: InitialState::Due };
     let mut tx = db.pool.begin().await.unwrap();
     let first = store.insert(&mut tx, &[row]).await.unwrap();
     let second = store.insert(&mut tx, &[row]).await.unwrap();
     assert_eq!(second, [Inserted { sequence: first[0].sequence, duplicate: true }]);
     let other = event("Placed");
-    let row = NewRow { envelope: &other, claimed: None };
+    let row = NewRow { envelope: &other, state: InitialState::Due };
     assert!(!store.insert(&mut tx, &[row]).await.unwrap()[0].duplicate);
     tx.commit().await.unwrap();
     assert_eq!((&db, &store).count().await, 2);
@@ -164,6 +210,7 @@ async fn a_delayed_event_is_not_due_before_its_time<DB: TestDatabase>(db: Fresh<
 on_every_database!(
     an_inserted_row_is_new_and_due,
     a_row_with_a_permit_is_claimed_at_insert,
+    a_row_can_be_inserted_as_done,
     sequences_follow_the_insert_order,
     ten_thousand_events_are_inserted_at_once,
     a_batch_of_large_events_is_inserted,

@@ -25,6 +25,7 @@ mod inspect;
 mod interleave;
 mod lost_transaction;
 mod model;
+mod no_listener;
 mod pending_change;
 mod plan;
 mod pooler;

@@ -9,7 +9,9 @@ use std::time::Duration;
 use outbox::event::Status;
 use outbox::{Error, EventEnvelope};
 use outbox_runtime::event::Verdict;
-use outbox_runtime::store::{Completion, NewRow, Renewal, Settlement, Store, Table, TypeFilter};
+use outbox_runtime::store::{
+    Completion, InitialState, NewRow, Renewal, Settlement, Store, Table, TypeFilter,
+};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -135,14 +137,15 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
     }
 
     async fn insert(&mut self) {
-        let (event, claimed, owner) = (
-            self.random.random_range(0..self.events.len()),
-            self.random.random(),
-            self.random_owner(),
-        );
-        self.log.push(format!("insert {event} claimed {claimed} {owner}"));
-        let claim = if claimed { Some(lease(owner)) } else { None };
-        let row = NewRow { envelope: &self.events[event], claimed: claim };
+        let event = self.random.random_range(0..self.events.len());
+        let owner = self.random_owner();
+        let state = match self.random.random_range(0..9) {
+            0..4 => InitialState::Due,
+            4..8 => InitialState::Claimed(lease(owner)),
+            _ => InitialState::Done,
+        };
+        self.log.push(format!("insert {event} {state:?}"));
+        let row = NewRow { envelope: &self.events[event], state };
         let mut connection = self.db.pool.acquire().await.unwrap();
         let inserted = self.store.insert(&mut connection, &[row]).await.unwrap()[0];
         let known = self.rows.iter().find(|(_, row)| row.event == event).map(|(row, _)| *row);
@@ -156,18 +159,20 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
                 if inserted.duplicate {
                     self.fail("a new event was mistaken for a duplicate");
                 }
+                let claimed = matches!(state, InitialState::Claimed(_));
+                let done = matches!(state, InitialState::Done);
                 if claimed {
                     self.claims.push((inserted.sequence, 1, owner));
                 }
                 let row = Expected {
                     event,
-                    status: Status::New,
+                    status: if done { Status::Done } else { Status::New },
                     attempts: 0,
                     due: if claimed { self.now + LEASE } else { self.now },
                     token: i64::from(claimed),
                     owner: claimed.then_some(owner),
                     takeovers: 0,
-                    ended: 0,
+                    ended: if done { self.now } else { 0 },
                 };
                 self.rows.insert(inserted.sequence, row);
             }

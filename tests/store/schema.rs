@@ -46,7 +46,10 @@ async fn several_tables_can_share_a_database<DB: TestDatabase>(db: Fresh<DB>) {
         let store = db.store_of(&table).await;
         let mut connection = db.pool.acquire().await.unwrap();
         let envelope = event("A");
-        let row = outbox_runtime::store::NewRow { envelope: &envelope, claimed: None };
+        let row = outbox_runtime::store::NewRow {
+            envelope: &envelope,
+            state: outbox_runtime::store::InitialState::Due,
+        };
         store.insert(&mut connection, &[row]).await.unwrap();
         drop(connection);
         assert_eq!(claim::all(&store, "a").await.rows.len(), 1, "{name}");

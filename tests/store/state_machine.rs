@@ -5,7 +5,7 @@ use std::time::Duration;
 use outbox::event::Status;
 use outbox::metrics::VerdictKind;
 use outbox_runtime::event::Verdict;
-use outbox_runtime::store::{Completion, Settlement};
+use outbox_runtime::store::{Completion, InitialState, NewRow, Settlement};
 use outbox_tests::{Fresh, Row, TestDatabase, TestTable, lease, numbered, on_every_database};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -81,9 +81,8 @@ async fn cases<DB: TestDatabase>(db: &Fresh<DB>) -> Vec<Case> {
     }
     let events: Vec<_> = (0..).zip(&cases).map(|(number, _)| numbered("A", number)).collect();
     let mut connection = db.pool.acquire().await.unwrap();
-    let claimed = Some(lease("a"));
-    let rows: Vec<_> =
-        events.iter().map(|envelope| outbox_runtime::store::NewRow { envelope, claimed }).collect();
+    let state = InitialState::Claimed(lease("a"));
+    let rows: Vec<_> = events.iter().map(|envelope| NewRow { envelope, state }).collect();
     let inserted = store.insert(&mut connection, &rows).await.unwrap();
     drop(connection);
     let mut all = Vec::new();

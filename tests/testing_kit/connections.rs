@@ -6,7 +6,7 @@ use outbox::testing::outbox_on;
 use outbox_tests::{Fresh, TestDatabase, on_every_database};
 
 use crate::open_transaction::{panic_of_drain, shop_with};
-use crate::shop::{PAID, Printer, Refunds, shop_on};
+use crate::shop::{PAID, Printer, Refunds, commit, shop_on};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -21,6 +21,15 @@ async fn the_only_connection_is_waited_for<DB: TestDatabase>(db: Fresh<DB>) {
     // A dropped transaction is rolled back in the background.
     drop(tx);
     assert_eq!(outbox.drain().await.to_string(), "nothing was due");
+}
+
+async fn a_cancelled_begin_releases_the_connection<DB: TestDatabase>(db: Fresh<DB>) {
+    let outbox = shop_with(&db, 1).await;
+    outbox.faults().begin().hang();
+    let limit = Duration::from_millis(50);
+    tokio::time::timeout(limit, outbox.begin()).await.unwrap_err();
+    commit(&outbox, PAID).await.unwrap();
+    assert_eq!(outbox.drain().await.delivered(), 1);
 }
 
 async fn two_outboxes_on_one_connection_have_two_clocks<DB: TestDatabase>(db: Fresh<DB>) {
@@ -42,5 +51,6 @@ async fn two_outboxes_on_one_connection_have_two_clocks<DB: TestDatabase>(db: Fr
 
 on_every_database! {
     the_only_connection_is_waited_for,
+    a_cancelled_begin_releases_the_connection,
     two_outboxes_on_one_connection_have_two_clocks,
 }

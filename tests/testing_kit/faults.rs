@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use outbox::testing::{DeliveryResult, assert_published};
 
-use crate::shop::{PAID, Printer, SHIPPED, Setup, commit, on_every_setup, parcels, run};
+use crate::shop::{PAID, Printer, SHIPPED, Setup, commit, count, on_every_setup, parcels, run};
 
 /// The default lease.
 const LEASE: Duration = Duration::from_secs(30);
@@ -133,7 +133,8 @@ async fn a_hanging_claim_times_out(setup: impl Setup) {
 async fn an_unrecorded_settlement_is_retried_without_a_second_call(setup: impl Setup) {
     let printer = Printer::default();
     let outbox = setup.start(&printer).await;
-    for (lost, calls) in [(false, 1), (true, 2)] {
+    // An answer is lost after the row was settled.
+    for (lost, settled, calls) in [(false, 0, 1), (true, 2, 2)] {
         commit(&outbox, PAID).await.unwrap();
         let point = outbox.faults().record();
         if lost {
@@ -144,6 +145,8 @@ async fn an_unrecorded_settlement_is_retried_without_a_second_call(setup: impl S
         let report = outbox.drain().await;
         assert_eq!(report.delivered(), 1, "{report}");
         assert!(report.failure().is_some());
+        let done = "SELECT COUNT(*) FROM outbox_event WHERE status = 1";
+        assert_eq!(count(&outbox, done).await, settled);
         let report = outbox.drain().await;
         assert!(report.failure().is_none() && report.events().is_empty(), "{report}");
         // Not even when the lease would have expired.

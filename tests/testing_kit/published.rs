@@ -4,9 +4,20 @@ use std::time::{Duration, SystemTime};
 
 use outbox::testing::{assert_published, published, refute_published};
 use outbox::{EventEnvelope, Tx};
-use outbox_tests::{Fresh, TestDatabase, on_every_database};
+use outbox_tests::{Fresh, Log, TestDatabase, on_every_database};
 
 use crate::shop::{InMemory, OrderEvent, PAID, Printer, SHIPPED, Setup};
+
+#[tokio::test]
+async fn a_test_is_warned_of_a_dropped_transaction_with_events() {
+    let outbox = InMemory.start(&Printer::default()).await;
+    let (log, _log) = Log::capture();
+    let mut tx = outbox.begin().await.unwrap();
+    tx.write(PAID).unwrap();
+    drop(tx);
+    let lines = log.with("a transaction was dropped with events that were never committed");
+    assert!(lines.len() == 1 && lines[0].starts_with("WARN"), "{lines:?}");
+}
 
 #[tokio::test]
 async fn assertions_see_the_events_of_a_transaction() {

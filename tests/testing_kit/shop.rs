@@ -37,8 +37,10 @@ pub(crate) enum OrderEvent {
         #[outbox(aggregate_id)]
         order_id: i64,
     },
-    #[outbox(no_listener)]
+    /// It has no listener, though it needs one.
     Lost,
+    #[outbox(no_listener)]
+    Archived,
 }
 
 pub(crate) const PAID: OrderEvent = OrderEvent::Paid { order_id: 7 };
@@ -228,8 +230,12 @@ pub(crate) async fn run<DB: TestDatabase>(tx: &mut Tx<DB>, sql: &'static str) {
 
 /// Returns the number of parcels.
 pub(crate) async fn parcels<DB: TestDatabase>(outbox: &TestOutbox<DB>) -> i64 {
+    count(outbox, "SELECT COUNT(*) FROM parcels").await
+}
+
+/// Returns the number that a query selects.
+pub(crate) async fn count<DB: TestDatabase>(outbox: &TestOutbox<DB>, sql: &'static str) -> i64 {
     let mut connection = outbox.pool().acquire().await.unwrap();
-    let count = "SELECT COUNT(*) FROM parcels".into_sql_str();
-    let rows = DB::fetch(&mut connection, count, vec![]).await.unwrap();
+    let rows = DB::fetch(&mut connection, sql.into_sql_str(), vec![]).await.unwrap();
     DB::int(&rows[0], 0).unwrap().unwrap()
 }

@@ -46,11 +46,11 @@ pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Migrate) -> R
         // The state of a table that cannot be read is unknown, and a table that is not an outbox must not
         // be migrated.
         SchemaState::Missing { source }
-            if matches!(
-                DatabaseErrorKind::from_error(source),
-                DatabaseErrorKind::Rights | DatabaseErrorKind::NoColumn
-            ) =>
+            if DatabaseErrorKind::from_error(source) == DatabaseErrorKind::NoColumn =>
         {
+            return session.admin.verify().await.map_err(fault).map(|()| Exit::Success);
+        }
+        SchemaState::Forbidden { .. } => {
             return session.admin.verify().await.map_err(fault).map(|()| Exit::Success);
         }
         SchemaState::Hidden { source } => {

@@ -54,6 +54,7 @@ pub(super) fn expand(model: &Model<'_>) -> TokenStream {
                 __outbox::EventTypeEntry {
                     type_name: #type_name,
                     file: __outbox::file!(),
+                    module: __outbox::module_path!(),
                     aggregate: <#ident as __outbox::EventType>::AGGREGATE,
                     events: <#ident as __outbox::EventType>::EVENTS,
                 }

@@ -29,7 +29,9 @@ use crate::retry::{FailedAttempt, Failure, Retry, RetryPolicy};
 pub(crate) enum CallResult {
     /// The listener returned, or an interceptor refused the call.
     Answered(Result<Outcome, ListenerError>),
-    Panicked,
+    Panicked {
+        error: String,
+    },
     /// It took longer than its time-out.
     TimedOut(Duration),
     /// The node shuts down.
@@ -53,10 +55,11 @@ impl CallResult {
     pub(super) fn with_error<T>(&self, inspect: impl FnOnce(Option<&ListenerError>) -> T) -> T {
         match self {
             Self::Answered(answer) => inspect(answer.as_ref().err()),
-            Self::Panicked => inspect(Some(&PANICKED.into())),
             Self::TimedOut(after) => inspect(Some(&timed_out(*after).into())),
             Self::Cancelled => inspect(Some(&"the call was cancelled".into())),
-            Self::Unroutable { error } => inspect(Some(&error.as_str().into())),
+            Self::Panicked { error } | Self::Unroutable { error } => {
+                inspect(Some(&error.as_str().into()))
+            }
             Self::Settled => inspect(None),
             Self::Overtaken => inspect(Some(&"the lease had expired".into())),
             Self::Unavailable(error) => inspect(Some(error)),
@@ -76,8 +79,6 @@ impl CallResult {
         }
     }
 }
-
-const PANICKED: &str = "the listener panicked";
 
 fn timed_out(after: Duration) -> String {
     format!("the listener took longer than {after:?}")
@@ -134,7 +135,7 @@ pub(crate) fn decide(call: &CallResult, circumstances: &Circumstances<'_>) -> Op
                 failed(ask(Failure::Error(error)), chain(error))
             }
         },
-        CallResult::Panicked => failed(ask(Failure::Panicked), PANICKED.to_owned()),
+        CallResult::Panicked { error } => failed(ask(Failure::Panicked), error.clone()),
         CallResult::TimedOut(after) => failed(ask(Failure::TimedOut(*after)), timed_out(*after)),
         CallResult::Cancelled => Verdict::Cancelled,
         CallResult::Unroutable { error } => Verdict::Dead { attempts, error: error.clone() },
@@ -210,7 +211,11 @@ mod tests {
             (error(ListenerError::unreachable("x")), 2, "Deferred { delay: 7s }"),
             (error("hopeless".into()), 0, "Dead { attempts: 1, error: \"hopeless\" }"),
             (CallResult::Unavailable("hopeless".into()), 0, "Deferred { delay: 1s }"),
-            (CallResult::Panicked, 2, "Dead { attempts: 3, error: \"the listener panicked\" }"),
+            (
+                CallResult::Panicked { error: "x".to_owned() },
+                2,
+                "Dead { attempts: 3, error: \"x\" }",
+            ),
             (CallResult::Cancelled, 2, "Cancelled"),
             (CallResult::Settled, 2, "Done"),
             (CallResult::Overtaken, 2, "Released"),

@@ -2,12 +2,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
-use tracing::Span;
 
 use super::Interceptors;
 use super::decide::{CallResult, Circumstances, decide};
 use crate::Error;
-use crate::catch_panic::catch_panic;
+use crate::catch_panic::{Panic, PanicDetail, catch, catch_panic};
 use crate::event::{EventEnvelope, Verdict};
 use crate::inflight::{BreakerChange, InFlight, QueuedEvent};
 use crate::listener::{Listener, Listeners, Outcome, Result as Answer};
@@ -15,7 +14,7 @@ use crate::metrics::Meter;
 use crate::poll::Wake;
 use crate::retry::{Backoff, RetryPolicy};
 use crate::service::Service;
-use crate::store::{Backend, Completion, StoreOf};
+use crate::store::{Backend, Completion};
 use crate::trace::{self, Tenant};
 use crate::write::Writer;
 
@@ -37,8 +36,10 @@ pub(crate) struct Dispatcher<DB: Backend> {
     pub(crate) wake: Arc<Wake>,
     /// Cancels running calls.
     pub(crate) cancel: CancellationToken,
-    /// Whether spans name it.
+    /// Whether spans and log lines name it.
     pub(crate) tenant: Tenant,
+    /// What errors tell of a panic.
+    pub(crate) panics: PanicDetail,
 }
 
 /// How the events of one listener are delivered.
@@ -58,11 +59,20 @@ pub(crate) struct Attempt {
     opened_breaker: Option<Duration>,
 }
 
+/// How a call ended, and what happened around it.
+struct Called {
+    call: CallResult,
+    took: Duration,
+    /// The errors of the interceptors whose `after` failed.
+    failed_interceptors: Vec<String>,
+}
+
 /// Delivers one event after another.
 pub(crate) struct Worker<DB: Backend>(pub(crate) Arc<Dispatcher<DB>>);
 
 impl<DB: Backend> Service for Worker<DB> {
     const NAME: &'static str = "worker";
+    const DOING: &'static str = "delivering events";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
         if let Some(event) = self.0.inflight.next(stop).await {
@@ -76,19 +86,31 @@ impl<DB: Backend> Service for Worker<DB> {
 impl<DB: Backend> Dispatcher<DB> {
     /// Calls the listener of an event and decides what follows, whatever panics.
     pub(crate) async fn attempt(&self, event: &QueuedEvent) -> Attempt {
-        let traced = trace::dispatch(&event.envelope, event.attempts, self.tenant);
-        let attempt = match traced.run(catch_panic(self.call_and_decide(event))).await {
-            Ok(attempt) => attempt,
-            // Not the listener, whose panics are caught, but code of the user's around it: an error's text, a
-            // retry policy, the destructor of a call that took too long.
-            Err(_) => {
-                let max_attempts = self.policy(event).map_or(1, |policy| policy.max_attempts);
-                let retry = &self.breaker_pause;
-                self.decide(event, CallResult::Panicked, max_attempts, retry, Duration::ZERO)
-            }
-        };
-        record_result(&traced.span, attempt.verdict.as_ref());
+        let (envelope, listener) = (&event.envelope, self.listener_name(event));
+        let traced = trace::dispatch(envelope, listener, event.attempts, self.tenant);
+        let called = traced.run(catch_panic(self.call_with_interceptors(event))).await;
+        let attempt = traced.in_trace(|| self.judge(event, called));
+        traced.record(attempt.verdict.as_ref());
         attempt
+    }
+
+    /// Decides what follows from a call, also if code around the listener has panicked.
+    fn judge(&self, event: &QueuedEvent, called: Result<Called, Panic>) -> Attempt {
+        let breaker_pause: &dyn RetryPolicy = &self.breaker_pause;
+        let (max_attempts, retry) = match self.policy(event) {
+            Some(policy) => (policy.max_attempts, &*policy.retry),
+            None => (1, breaker_pause),
+        };
+        let decided = called.and_then(|Called { call, took, failed_interceptors }| {
+            self.report_interceptors(event, &failed_interceptors);
+            catch(|| self.decide(event, call, max_attempts, retry, took))
+        });
+        // Not the listener, whose panics are caught, but code of the user's around it: an error's text, a retry
+        // policy, the destructor of a call that took too long.
+        decided.unwrap_or_else(|panic| {
+            let call = self.panicked(&panic);
+            self.decide(event, call, max_attempts, breaker_pause, Duration::ZERO)
+        })
     }
 
     /// Passes the verdict of an attempt on, so that the event leaves its worker.
@@ -107,30 +129,25 @@ impl<DB: Backend> Dispatcher<DB> {
             self.wake.peek();
         }
         if change == BreakerChange::Closed {
-            let listener = self.listener_name(event);
-            tracing::info!(listener, "the circuit breaker closed; events are delivered again");
+            self.report_closed_breaker(event);
             self.wake.due();
         }
     }
 
-    async fn call_and_decide(&self, event: &QueuedEvent) -> Attempt {
+    /// Calls the listener of an event, and the interceptors around it.
+    async fn call_with_interceptors(&self, event: &QueuedEvent) -> Called {
         let (envelope, started) = (&event.envelope, Instant::now());
         let listener = event.listener.and_then(|id| self.listeners.get(id)).zip(self.policy(event));
-        let (passed, allowed) = self.interceptors.before(envelope, event.attempts);
+        let (passed, allowed) = self.interceptors.before(envelope, event.attempts, self.panics);
         let call = match (listener, allowed) {
             // Interceptors see the end of an unroutable event like that of any other; they cannot change it.
             (None, _) => CallResult::Unroutable { error: unroutable(envelope) },
             (Some((listener, policy)), Ok(())) => self.call(listener, policy, event).await,
             (Some(_), Err(error)) => CallResult::Answered(Err(error)),
         };
-        call.with_error(|error| self.interceptors.after(passed, envelope, error));
-        let took = started.elapsed();
-        match listener {
-            Some((_, policy)) => {
-                self.decide(event, call, policy.max_attempts, &*policy.retry, took)
-            }
-            None => self.decide(event, call, 1, &self.breaker_pause, took),
-        }
+        let failed_interceptors =
+            call.with_error(|error| self.interceptors.after(passed, envelope, error, self.panics));
+        Called { call, took: started.elapsed(), failed_interceptors }
     }
 
     /// Decides what follows from a call, and reports it.
@@ -158,15 +175,7 @@ impl<DB: Backend> Dispatcher<DB> {
         let pause = |failures| self.breaker_pause.delay(failures);
         let (change, delay) = self.inflight.unreachable(event, pause);
         if let BreakerChange::Opened { failures } = change {
-            let listener = self.listener_name(event);
-            tracing::warn!(
-                listener,
-                failures,
-                pause = ?delay,
-                error,
-                "the listener cannot reach what it depends on; its circuit breaker opened, and its events \
-                 wait until a probe succeeds"
-            );
+            self.report_opened_breaker(event, failures, delay, error);
         }
         (change, delay)
     }
@@ -202,72 +211,23 @@ impl<DB: Backend> Dispatcher<DB> {
             biased;
             answer = bounded => match answer {
                 Ok(Ok(answer)) => CallResult::Answered(answer),
-                Ok(Err(_)) => CallResult::Panicked,
+                Ok(Err(panic)) => self.panicked(&panic),
                 Err(timed_out) => timed_out,
             },
             () = self.cancel.cancelled() => CallResult::Cancelled,
         }
     }
 
+    fn panicked(&self, panic: &Panic) -> CallResult {
+        CallResult::Panicked { error: panic.describe("the listener panicked", self.panics) }
+    }
+
     fn policy(&self, event: &QueuedEvent) -> Option<&DeliveryPolicy> {
         self.policies.get(event.listener?.index())
-    }
-
-    fn listener_name(&self, event: &QueuedEvent) -> &str {
-        event.listener.and_then(|id| self.listeners.get(id)).map_or("", Listener::name)
-    }
-
-    /// Logs and counts the verdict on an event.
-    fn report(
-        &self,
-        event: &QueuedEvent,
-        call: &CallResult,
-        verdict: Option<&Verdict>,
-        took: Duration,
-    ) {
-        let envelope = &event.envelope;
-        let (event_id, event_type) = (envelope.event_id(), envelope.event_type());
-        let Some(verdict) = verdict else {
-            tracing::warn!(
-                %event_id,
-                event_type,
-                "it is unknown whether a listener's transaction was committed; if not, the event becomes \
-                 available when its lease expires"
-            );
-            return;
-        };
-        if let Verdict::Retry { attempts, delay, error } = verdict {
-            let message = verdict.kind().log_message();
-            tracing::info!(%event_id, event_type, attempts, ?delay, error, "{message}");
-        }
-        self.meter.dead_if(event.sequence, envelope, verdict);
-        // Without a listener there was no call to count.
-        if !matches!(call, CallResult::Unroutable { .. }) {
-            self.meter.dispatched(envelope, verdict.kind(), took, || self.lag(event));
-        }
-    }
-
-    /// Returns how long ago an event was due. Only its first claim knows when its delay ended: the next finds
-    /// the end of a lease or of a back-off in its place.
-    fn lag(&self, event: &QueuedEvent) -> Duration {
-        let envelope = &event.envelope;
-        let due = match event.first_claim {
-            true => envelope.available_at().max(envelope.occurred_at()),
-            false => envelope.occurred_at(),
-        };
-        self.writer.store().wall_clock().duration_since(due).unwrap_or_default()
     }
 }
 
 fn unroutable(event: &EventEnvelope) -> String {
     let (event_type, aggregate_type) = (event.event_type(), event.aggregate_type());
     format!("no listener handles `{event_type}` of aggregate `{aggregate_type}`")
-}
-
-/// Records the verdict in a span.
-fn record_result(span: &Span, verdict: Option<&Verdict>) {
-    span.record("result", verdict.map_or("unknown", |verdict| verdict.kind().label()));
-    if verdict.is_some_and(|verdict| verdict.kind().is_failure()) {
-        span.record("otel.status_code", "ERROR");
-    }
 }

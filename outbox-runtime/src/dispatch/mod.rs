@@ -1,14 +1,15 @@
 //! From the queue to the listener and back.
 //!
 //! # Layout
-//! `dispatcher` delivers one event; `decide` has the decision that follows from a call, `interceptor` what an
-//! application can put around it, `transactional` calls in a transaction that settles its event, and `recorder`
-//! writes all other verdicts.
+//! `dispatcher` delivers one event; `decide` has the decision that follows from a call, `report` logs and counts it,
+//! `interceptor` is what an application can put around it, `transactional` calls in a transaction that settles its
+//! event, and `recorder` writes all other verdicts.
 
 pub(crate) mod decide;
 mod dispatcher;
 mod interceptor;
 mod recorder;
+mod report;
 mod transactional;
 
 pub(crate) use dispatcher::{Attempt, DeliveryPolicy, Dispatcher, Worker};

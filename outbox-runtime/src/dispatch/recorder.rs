@@ -46,6 +46,7 @@ impl<DB: Backend> RecordLoop<DB> {
 
 impl<DB: Backend> Service for RecordLoop<DB> {
     const NAME: &'static str = "recorder";
+    const DOING: &'static str = "recording the results of listeners";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
         tokio::select! {

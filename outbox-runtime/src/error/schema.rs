@@ -65,7 +65,7 @@ pub enum SchemaError {
         sql: String,
     },
 
-    /// The table does not exist, lacks columns of an outbox table, or may not be read by this user.
+    /// The table does not exist, or lacks columns of an outbox table.
     ///
     /// Check the name of the table and the database of the pool, then create it with
     /// [`migrate`](crate::store::migrate).
@@ -78,8 +78,28 @@ pub enum SchemaError {
         table: Table,
         /// The SQL that creates the table, to be run manually.
         sql: String,
-        /// The error of the database, which tells a missing table from a missing privilege.
+        /// The error of the database, which tells a missing table from a missing column.
         source: sqlx::Error,
+    },
+
+    /// The user of this process lacks privileges on the table that the process needs in its mode. Have the owner of the
+    /// table run the statements, or turn off what needs them: the message says which privilege is for what.
+    #[error(
+        "this user lacks privileges on table `{table}`{} that this process needs: {}; have its owner run this \
+         SQL:\n\n{sql}",
+        if *.is_concealed { CONCEALED } else { "" }, .missing.join(", ")
+    )]
+    NotPermitted {
+        /// The table that the process works on.
+        table: Table,
+        /// The privileges that it lacks.
+        missing: Vec<String>,
+        /// Whether the table may not exist: MySQL does not tell a user who may not read it.
+        is_concealed: bool,
+        /// The statements that grant the missing privileges, for the owner of the table.
+        sql: String,
+        /// The error of the database; `None` if it was asked for the privileges.
+        source: Option<Box<sqlx::Error>>,
     },
 
     /// A migration failed. On PostgreSQL and SQLite it has changed nothing; on MySQL, where each statement is committed
@@ -132,15 +152,14 @@ pub enum SchemaError {
         source: Box<OutboxError>,
     },
 
-    /// The table lacks migrations that this program needs, and running them failed.
+    /// The table lacks migrations that this program needs, and running them failed, usually because the user may not
+    /// alter tables. Have a user with the required privileges run the SQL.
     // With its causes, since the SQL comes last.
     #[error(
         "table `{table}` has schema version {found}, this program needs version {known}, and the table could not be \
          migrated: {}; fix this, or have a user with the required privileges run this SQL:\n\n{sql}",
         super::chain(.source)
     )]
-    /// The table lacks migrations that this program needs, and running them failed, usually because the user may not
-    /// alter tables. Have a user with the required privileges run the SQL.
     NotMigrated {
         /// The table that was to be migrated.
         table: Table,
@@ -154,6 +173,8 @@ pub enum SchemaError {
         source: Box<OutboxError>,
     },
 }
+
+const CONCEALED: &str = " (if it exists, which the server does not tell such a user)";
 
 fn holder(session: &Option<i64>, lock: &str) -> String {
     match session {

@@ -3,7 +3,8 @@ use std::fmt;
 use thiserror::Error as ThisError;
 
 use super::{ConfigFault, Error, SchemaError, chain};
-use crate::listener::RegistryFault;
+use crate::listener::{Place, RegistryFault};
+use crate::table::Table;
 
 /// Everything that prevents the start of an outbox, collected in one error.
 ///
@@ -88,8 +89,8 @@ pub enum StartFault {
     /// and line.
     #[error(transparent)]
     Registry(#[from] RegistryFault),
-    /// The table cannot be used, and could not be created or migrated. The message contains the SQL for a user who may
-    /// do so.
+    /// The table cannot be used and could not be created or migrated, or the user lacks privileges on it. The message
+    /// contains the SQL for a user who has them.
     #[error(transparent)]
     Schema(#[from] SchemaError),
     /// The database failed: it cannot be reached, or refuses the login or a statement. The message contains all causes.
@@ -102,4 +103,27 @@ pub enum StartFault {
          `SqlitePoolOptions::new().max_connections(1)`, or use a file"
     )]
     SharedMemory,
+    /// A running outbox of this process delivers an event of the same table to another listener.
+    #[error(
+        "table `{table}` already has an outbox in this process, which delivers event `{event}` of aggregate \
+         `{aggregate}` to {running} ({running_place}), and this one delivers it to {listener} ({place}), so that each \
+         event would reach only one of them; start one outbox for the table, give the two listeners different event \
+         types, or give one outbox another table (`.table(\"..\")`, with `outbox = \"name\"` on its listeners)"
+    )]
+    SharedTable {
+        /// The table.
+        table: Table,
+        /// The name of the aggregate type.
+        aggregate: String,
+        /// The name of the event type, which may be an alias for one of the listeners.
+        event: String,
+        /// The listener of the running outbox.
+        running: String,
+        /// The place of that listener.
+        running_place: Place,
+        /// The listener of the outbox that cannot be started.
+        listener: String,
+        /// The place of that listener.
+        place: Place,
+    },
 }

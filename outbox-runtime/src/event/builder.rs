@@ -49,6 +49,7 @@ pub fn event<E: EventType>(event: E) -> EnvelopeBuilder<Typed> {
         aggregate_type: Ok(E::AGGREGATE
             .map_or_else(AggregateName::default, |tied| AggregateName::derived(tied.name))),
         aggregate_id,
+        no_listener: E::EVENTS.iter().any(|info| info.no_listener && info.name == event_type),
         ..EnvelopeBuilder::new(Typed { event_type: EventName::derived(event_type), payload })
     }
 }
@@ -121,6 +122,7 @@ pub struct EnvelopeBuilder<K> {
     headers: Headers,
     deliver_at: Option<SystemTime>,
     deliver_after: Option<Duration>,
+    no_listener: bool,
 }
 
 /// Marks an [`EnvelopeBuilder`] whose name and payload come from a typed event.
@@ -164,6 +166,7 @@ impl<K> EnvelopeBuilder<K> {
             headers: Headers::default(),
             deliver_at: None,
             deliver_after: None,
+            no_listener: false,
         }
     }
 
@@ -338,6 +341,7 @@ impl<K> EnvelopeBuilder<K> {
             },
             delay,
             id_used,
+            no_listener: self.no_listener,
         }))
     }
 }

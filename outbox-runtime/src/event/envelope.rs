@@ -61,6 +61,8 @@ pub(super) struct Parts {
     pub(super) delay: Option<Delay>,
     pub(super) available_at: SystemTime,
     pub(super) id_used: IdUsed,
+    /// Whether the event's type declares that it needs no listener.
+    pub(super) no_listener: bool,
 }
 
 /// Whether a row with the event's id may exist before the event is inserted.
@@ -158,6 +160,7 @@ impl EventEnvelope {
             delay: None,
             available_at: stored.available_at,
             id_used: IdUsed::Maybe,
+            no_listener: false,
         })
     }
 
@@ -175,6 +178,12 @@ impl EventEnvelope {
         if let IdUsed::OnceInserted(begun) = &self.0.id_used {
             begun.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Returns whether the event was made from a type that declares it with `#[outbox(no_listener)]`. An envelope
+    /// that was built by name, or read from a row, does not know.
+    pub(crate) fn needs_no_listener(&self) -> bool {
+        self.0.no_listener
     }
 
     pub(super) fn new(parts: Parts) -> Self {

@@ -198,7 +198,7 @@ pub struct EventInfo {
     pub name: &'static str,
     /// Former names, under which rows may still be stored.
     pub aliases: &'static [&'static str],
-    /// Whether the variant is marked `#[outbox(no_listener)]`: it needs no listener.
+    /// Whether the variant is marked `#[outbox(no_listener)]`: it needs no listener, and is stored as done.
     pub no_listener: bool,
     /// The line on which the variant is declared.
     pub line: u32,

@@ -7,6 +7,7 @@ use super::InFlight;
 use super::quarantine::Suspicion;
 use super::row::{ClaimedRow, Stage};
 use crate::event::{EventId, Verdict};
+use crate::listener::ListenerId;
 use crate::store::Renewal;
 
 /// How long a claim lasts, and every time that follows from it.
@@ -71,9 +72,18 @@ impl LeaseTiming {
 #[derive(Debug, Default)]
 pub(crate) struct Overdue {
     /// Calls that still run, and were not reported before.
-    pub(crate) running: Vec<EventId>,
+    pub(crate) running: Vec<LongCall>,
     /// How many rows had not started and are given back.
     pub(crate) given_back: usize,
+}
+
+/// A call that runs for longer than a lease.
+#[derive(Debug)]
+pub(crate) struct LongCall {
+    pub(crate) event_id: Option<EventId>,
+    /// `None` if a handler works on the event.
+    pub(crate) listener: Option<ListenerId>,
+    pub(crate) running_for: Duration,
 }
 
 impl InFlight {
@@ -169,7 +179,11 @@ impl InFlight {
                     if lease.is_overdue(*since, now) =>
                 {
                     *warned = true;
-                    overdue.running.extend(row.event_id);
+                    overdue.running.push(LongCall {
+                        event_id: row.event_id,
+                        listener: row.listener,
+                        running_for: now.duration_since(*since),
+                    });
                 }
                 Stage::Queued | Stage::Running { .. } | Stage::Recording => {}
             }

@@ -47,6 +47,7 @@ type CallInTx = Box<
 /// ```
 pub struct Listener {
     name: Cow<'static, str>,
+    log_name: String,
     place: Place,
     aggregates: Vec<String>,
     events: Vec<String>,
@@ -58,8 +59,10 @@ pub struct Listener {
 
 impl Listener {
     pub(super) fn from_entry(entry: &'static ListenerEntry) -> Self {
+        let name = format!("`{}`", entry.function);
         Self {
-            name: format!("`{}`", entry.function).into(),
+            log_name: name.clone(),
+            name: name.into(),
             place: entry.place,
             aggregates: names(entry.aggregate.name, entry.aggregate.aliases),
             events: names(entry.event.name, entry.event.aliases),
@@ -117,8 +120,10 @@ impl Listener {
         options: ListenerOptions,
         call: Call,
     ) -> Self {
+        let name = "a manually registered listener";
         Self {
-            name: Cow::Borrowed("a manually registered listener"),
+            name: Cow::Borrowed(name),
+            log_name: format!("{name} ({place})"),
             place,
             aggregates: names(aggregate.as_str(), &[]),
             events: names(event.as_str(), &[]),
@@ -133,6 +138,12 @@ impl Listener {
     /// listener`.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns the value of the field `listener` in log lines and spans: the name, and the place of a listener that
+    /// has no name of its own.
+    pub(crate) fn log_name(&self) -> &str {
+        &self.log_name
     }
 
     /// Returns the place in the source where the listener is declared or registered, as it occurs in error messages.

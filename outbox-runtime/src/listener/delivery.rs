@@ -2,10 +2,9 @@ use std::any::type_name;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use serde_json::error::Category;
 
 use super::extract::States;
-use super::{ListenerError, ListenerErrorKind, Result, State};
+use super::{ListenerError, ListenerErrorKind, Result, State, decode_error};
 use crate::event::EventEnvelope;
 use crate::event::kind::PayloadOf;
 
@@ -92,11 +91,7 @@ impl Delivery {
 
     fn decoded<T>(&self, result: serde_json::Result<T>) -> Result<T> {
         result.map_err(|error| {
-            // serde's own text quotes values, so only the position is kept.
-            let problem = match error.classify() {
-                Category::Data => "unexpected value",
-                Category::Syntax | Category::Eof | Category::Io => "not JSON",
-            };
+            let problem = decode_error::describe(&error, self.envelope.payload().as_str());
             let text = format!(
                 "payload of `{}` event {} does not fit `{}`: {problem} at line {} column {}",
                 self.envelope.event_type(),

@@ -178,6 +178,8 @@ pub struct EventTypeEntry {
     pub type_name: &'static str,
     /// The file it is declared in.
     pub file: &'static str,
+    /// The path of the module it is declared in.
+    pub module: &'static str,
     /// The aggregate that the type names with `#[outbox(aggregate = ..)]`.
     pub aggregate: Option<AggregateInfo>,
     /// The variants.

@@ -114,14 +114,17 @@ pub enum RegistryFault {
     /// No listener in this program handles a declared event, and it is not marked `#[outbox(no_listener)]`. A fault
     /// only with [`Unhandled::Deny`](super::Unhandled::Deny); otherwise it is a warning or permitted.
     #[error(
-        "no listener handles `{event}` ({place}); add a listener, or `#[outbox(no_listener)]` to the \
-         event if it needs none"
+        "no listener handles `{event}` ({place}); add a listener, or `#[outbox(no_listener)]` to the event if it \
+         needs none{}", if *.elsewhere { UNLINKED } else { "" }
     )]
     Unhandled {
         /// The event as written in Rust, such as `OrderEvent::Paid`.
         event: String,
         /// Where the event is declared.
         place: Place,
+        /// Whether its listener may be in a crate that is not linked: all listeners of this program are in other
+        /// crates than the event.
+        elsewhere: bool,
     },
 
     /// An event's type names no aggregate, but its listeners do, so it would not reach them. Reported like an
@@ -158,6 +161,10 @@ pub enum RegistryFault {
         linked: Option<usize>,
     },
 }
+
+/// The remedy for a listener in a crate that is not linked.
+const UNLINKED: &str = "; if it has one in another crate, name that crate once so that it is linked (`use handlers \
+                        as _;`)";
 
 fn empty(outbox: Option<&str>, linked: Option<usize>) -> String {
     match (outbox, linked) {

@@ -1,15 +1,15 @@
 use std::panic::Location;
 use std::sync::Arc;
 
-use super::entry::{EventTypeEntry, ListenerEntry};
+use super::entry::ListenerEntry;
 use super::extract::States;
 use super::in_tx::ListenerTx;
+use super::missing::unhandled;
 use super::outcome::BoxFuture;
 use super::{
-    Delivery, IntoOutcome, Listener, ListenerOptions, Listeners, Outcome, Place, RegistryError,
-    RegistryFault, Result, TxDatabase,
+    Delivery, IntoOutcome, Listener, ListenerOptions, Listeners, NoListener, Outcome, Place,
+    RegistryError, RegistryFault, Result, TxDatabase,
 };
-use crate::event::kind::{EventInfo, SingleAggregate};
 use crate::event::{AggregateName, EventName, Global, IntoAggregateName};
 
 /// Collects the listeners of one outbox and the state that they need.
@@ -344,39 +344,14 @@ impl ListenerRegistry {
             None => listeners,
         })
     }
+
+    /// Returns no listeners, for a process that only writes. Those of the registry are called by other processes, so
+    /// they are not checked; they only decide which events have one.
+    pub(crate) fn build_writer_only(self) -> Listeners {
+        Listeners::without_calls(NoListener::except(&self.listeners))
+    }
 }
 
 fn place(location: &'static Location<'static>) -> Place {
     Place { file: location.file(), line: location.line() }
-}
-
-/// Returns the variants that no listener in the whole program handles, whichever outbox it serves.
-fn unhandled(listeners: &[Listener]) -> impl Iterator<Item = RegistryFault> {
-    let linked: Vec<Listener> =
-        inventory::iter::<ListenerEntry>.into_iter().map(Listener::from_entry).collect();
-    let handled = |aggregate, event: &EventInfo| {
-        linked.iter().chain(listeners).any(|listener| listener.handles(aggregate, event.name))
-    };
-    let mut faults = Vec::new();
-    for declared in inventory::iter::<EventTypeEntry> {
-        let aggregate = declared.aggregate.map(|aggregate| aggregate.name);
-        for event in declared.events.iter().filter(|event| !event.no_listener) {
-            if handled(Some(aggregate.unwrap_or(Global::AGGREGATE.name)), event) {
-                continue;
-            }
-            let misrouted = aggregate.is_none() && handled(None, event);
-            let place = Place { file: declared.file, line: event.line };
-            let separator = if event.variant.is_empty() { "" } else { "::" };
-            let name = [declared.type_name, separator, event.variant].concat();
-            faults.push((place, name, misrouted));
-        }
-    }
-    faults.sort_unstable();
-    faults.into_iter().map(|(place, event, misrouted)| {
-        if misrouted {
-            RegistryFault::Misrouted { event, place }
-        } else {
-            RegistryFault::Unhandled { event, place }
-        }
-    })
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use super::aside::Aside;
 use super::extract::States;
-use super::{Listener, RegistryFault, TxDatabase};
+use super::{Listener, NoListener, RegistryFault, TxDatabase};
 
 /// The index of a listener in its registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,6 +38,7 @@ impl ListenerId {
 pub struct Listeners {
     listeners: Vec<Listener>,
     routes: Routes,
+    no_listener: Arc<NoListener>,
     /// Present in tests.
     pub(super) aside: Option<Aside>,
 }
@@ -46,7 +47,19 @@ impl Listeners {
     /// Builds the routes; adds a fault for listeners that handle the same event.
     pub(super) fn new(listeners: Vec<Listener>, faults: &mut Vec<RegistryFault>) -> Self {
         let routes = Routes::new(&listeners, faults);
-        Self { listeners, routes, aside: None }
+        let no_listener = Arc::new(NoListener::except(&listeners));
+        Self { listeners, routes, no_listener, aside: None }
+    }
+
+    /// Returns no listeners, for a process with a handler that receives every event.
+    pub(crate) fn for_handler() -> Self {
+        Self::without_calls(NoListener::none())
+    }
+
+    /// Returns no listeners.
+    pub(super) fn without_calls(no_listener: NoListener) -> Self {
+        let (listeners, routes) = (Vec::new(), Routes::default());
+        Self { listeners, routes, no_listener: Arc::new(no_listener), aside: None }
     }
 
     pub(super) fn set_states(&mut self, states: &Arc<States>) {
@@ -77,6 +90,16 @@ impl Listeners {
     /// Returns the listener with an id.
     pub(crate) fn get(&self, id: ListenerId) -> Option<&Listener> {
         self.listeners.get(id.index())
+    }
+
+    /// Returns what log lines call the listener with an id.
+    pub(crate) fn log_name(&self, id: Option<ListenerId>) -> Option<&str> {
+        self.get(id?).map(Listener::log_name)
+    }
+
+    /// Returns which events need no listener and have none.
+    pub(crate) fn no_listener(&self) -> &Arc<NoListener> {
+        &self.no_listener
     }
 
     /// Returns a fault for every listener that asks for a transaction of another database.

@@ -1,17 +1,20 @@
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::topics::Topics;
 use super::{MetricsExporter, OTHER};
+use crate::catch_panic::{Panic, catch};
 use crate::event::{EventEnvelope, Verdict, VerdictKind};
 use crate::listener::Listeners;
 use crate::store::Table;
+use crate::trace::Tenant;
 
 /// Where the runtime reports what it measures: the application's exporter, behind a guard against its panics.
 pub(crate) struct Meter {
     exporter: Box<dyn MetricsExporter>,
     topics: Topics,
+    /// Whether log lines name it.
+    tenant: Tenant,
 }
 
 impl fmt::Debug for Meter {
@@ -26,6 +29,8 @@ pub(crate) struct Death<'a> {
     pub(crate) sequence: i64,
     /// `None` if the row cannot be read.
     pub(crate) event: Option<&'a EventEnvelope>,
+    /// The listener's name in the log; `None` if no listener handles the event, or a handler takes its place.
+    pub(crate) listener: Option<&'a str>,
     pub(crate) attempts: u32,
     pub(crate) error: &'a str,
 }
@@ -35,20 +40,21 @@ impl Meter {
         mut exporter: Box<dyn MetricsExporter>,
         table: &Table,
         listeners: &Listeners,
+        tenant: Tenant,
     ) -> Self {
         let topics = Topics::new(listeners);
         let starting = || exporter.starting(&table.to_string(), &topics.names());
-        if catch_unwind(AssertUnwindSafe(starting)).is_err() {
-            log_panic();
+        if let Err(panic) = catch(starting) {
+            log_panic(&panic);
         }
-        Self { exporter, topics }
+        Self { exporter, topics, tenant }
     }
 
     /// Reports a measurement. A method of the exporter is called directly, so that there is no list of them
     /// here that a new one could be missing from.
     pub(crate) fn report(&self, measurement: impl FnOnce(&dyn MetricsExporter)) {
-        if catch_unwind(AssertUnwindSafe(|| measurement(&*self.exporter))).is_err() {
-            log_panic();
+        if let Err(panic) = catch(|| measurement(&*self.exporter)) {
+            log_panic(&panic);
         }
     }
 
@@ -79,23 +85,39 @@ impl Meter {
 
     /// Logs and counts an event that was given up. Every death is reported here and nowhere else.
     pub(crate) fn dead(&self, death: Death<'_>) {
-        let Death { sequence, event, attempts, error } = death;
-        let event_id = event.map(|event| tracing::field::display(event.event_id()));
-        let event_type = event.map(EventEnvelope::event_type);
-        let message = VerdictKind::Dead.log_message();
-        tracing::error!(event_id, event_type, sequence, attempts, error, "{message}");
+        let Death { sequence, event, listener, attempts, error } = death;
+        tracing::error!(
+            listener,
+            event_id = event.map(|event| tracing::field::display(event.event_id())),
+            event_type = event.map(EventEnvelope::event_type),
+            aggregate_type = event.map(EventEnvelope::aggregate_type),
+            aggregate_id = event.and_then(EventEnvelope::aggregate_id),
+            tenant_id = event.and_then(|event| self.tenant.of(event)),
+            sequence,
+            attempts,
+            error,
+            "{}",
+            VerdictKind::Dead.log_message()
+        );
         let topic = event.map_or(OTHER, |event| self.topic(event));
         self.report(|exporter| exporter.died(topic, 1));
     }
 
     /// Logs and counts the verdict on an event, if it is dead.
-    pub(crate) fn dead_if(&self, sequence: i64, event: &EventEnvelope, verdict: &Verdict) {
+    pub(crate) fn dead_if(
+        &self,
+        sequence: i64,
+        event: &EventEnvelope,
+        listener: Option<&str>,
+        verdict: &Verdict,
+    ) {
         if let Verdict::Dead { attempts, error } = verdict {
-            self.dead(Death { sequence, event: Some(event), attempts: *attempts, error });
+            let (event, attempts) = (Some(event), *attempts);
+            self.dead(Death { sequence, event, listener, attempts, error });
         }
     }
 }
 
-fn log_panic() {
-    tracing::error!("a metrics exporter panicked");
+fn log_panic(panic: &Panic) {
+    tracing::error!(place = panic.place(), "a metrics exporter panicked");
 }

@@ -1,5 +1,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::event::EventEnvelope;
 use crate::listener::{ListenerId, Listeners};
 use crate::store::{Backend, Store, TypeFilter};
 
@@ -21,16 +22,29 @@ impl Interest {
         self.listeners.id_of(aggregate, event)
     }
 
-    /// Adds the unroutable events to the listeners that are open, if they are claimed as well: they are never
+    /// Returns what log lines call the listener of an event.
+    pub(super) fn log_name(&self, event: &EventEnvelope) -> Option<&str> {
+        self.listeners.log_name(self.listener_of(event.aggregate_type(), event.event_type()))
+    }
+
+    /// Returns whether an event needs no listener and has none: it is claimed to be settled without a call.
+    pub(super) fn needs_no_listener(&self, event: &EventEnvelope) -> bool {
+        self.listeners.no_listener().covers(event)
+    }
+
+    /// Adds the events without a listener to the listeners that are open, if any of them are claimed: they are never
     /// closed. The list is empty while the node is paused.
     pub(super) fn extend(&self, open: &mut Vec<bool>) {
-        if self.everything && !open.is_empty() {
+        let has_listeners = self.listeners.iter().next().is_some();
+        let is_paused = open.is_empty() && has_listeners;
+        let claims_more = self.everything || self.listeners.no_listener().pairs().next().is_some();
+        if claims_more && !is_paused {
             open.push(true);
         }
     }
 
-    /// Returns a filter for the events of the listeners that are open, and for unroutable ones if they are
-    /// claimed as well; `None` if there is none to claim.
+    /// Returns a filter for the events of the listeners that are open, for those that need no listener, and for
+    /// unroutable ones if they are claimed as well; `None` if there is none to claim.
     pub(super) fn of_open<DB: Backend>(
         &self,
         store: &Store<DB>,
@@ -57,15 +71,16 @@ impl Interest {
         let filter = if self.everything {
             store.type_filter_except(keys(false).chain(aside))
         } else {
-            store.type_filter(keys(true))
+            store.type_filter(keys(true).chain(self.listeners.no_listener().pairs()))
         };
         *last = Some((open.to_vec(), filter.clone()));
         Some(filter)
     }
 
-    /// Returns a filter for the events of every listener.
+    /// Returns a filter for the events of every listener, and for those that need none.
     pub(crate) fn of_all<DB: Backend>(&self, store: &Store<DB>) -> TypeFilter {
-        store.type_filter(self.listeners.iter().flat_map(|listener| listener.keys()))
+        let keys = self.listeners.iter().flat_map(|listener| listener.keys());
+        store.type_filter(keys.chain(self.listeners.no_listener().pairs()))
     }
 
     /// Returns a filter for the events of one listener.

@@ -16,7 +16,8 @@ use crate::log_throttle::LogThrottle;
 use crate::metrics::{Death, Meter};
 use crate::service::within;
 use crate::store::{
-    Backend, Claim, ClaimRequest, Claims, Lease, NextDue, Quota, Store, TypeFilter,
+    Backend, Claim, ClaimRequest, Claims, Completion, Lease, LockedRows, NextDue, Quota,
+    Settlement, Store, TypeFilter,
 };
 use crate::trace;
 
@@ -34,6 +35,7 @@ pub(crate) struct Poller<DB: Backend> {
     pub(crate) skip_recent: Duration,
     pub(crate) statement_timeout: Duration,
     pub(crate) scan_failed: LogThrottle,
+    pub(crate) taken_over: LogThrottle,
     /// One round at a time.
     pub(crate) rounds: Mutex<Rounds>,
     /// The listeners whose events the last round asked for. One of the others may have capacity again.
@@ -328,6 +330,7 @@ impl<DB: Backend> Poller<DB> {
     }
 
     async fn admit(&self, claims: Claims, anchor: Instant) -> usize {
+        takeover::report(&claims, &self.taken_over);
         for (sequence, token) in claims.excess {
             self.inflight.settle(sequence, token, Verdict::Released, anchor);
         }
@@ -336,17 +339,21 @@ impl<DB: Backend> Poller<DB> {
             self.meter.dead(Death {
                 sequence: row.sequence,
                 event: None,
+                listener: None,
                 attempts: 0,
                 error: &error,
             });
             let dead = Verdict::Dead { attempts: 0, error: row.reason.to_owned() };
             self.inflight.settle(row.sequence, row.token, dead, anchor);
         }
-        let mut rows: Vec<Claim> = Vec::with_capacity(claims.rows.len());
-        for row in claims.rows {
+        let (unneeded, claimed): (Vec<Claim>, Vec<Claim>) =
+            claims.rows.into_iter().partition(|row| self.interest.needs_no_listener(&row.envelope));
+        let mut rows: Vec<Claim> = Vec::with_capacity(claimed.len());
+        for row in claimed {
             match takeover::verdict(&row) {
                 Some(dead) => {
-                    self.meter.dead_if(row.sequence, &row.envelope, &dead);
+                    let listener = self.interest.log_name(&row.envelope);
+                    self.meter.dead_if(row.sequence, &row.envelope, listener, &dead);
                     self.inflight.settle(row.sequence, row.token, dead, anchor);
                 }
                 None => rows.push(row),
@@ -367,7 +374,37 @@ impl<DB: Backend> Poller<DB> {
             }
             Some(handler) => self.pass_to(&**handler, rows, anchor).await,
         }
-        count
+        count + self.keep(&unneeded, anchor).await
+    }
+
+    /// Settles rows of events that need no listener, and returns their number. Neither a worker nor the recorder has
+    /// to do with them, so that a backlog of them uses no capacity, and they are kept whatever the completion is.
+    async fn keep(&self, rows: &[Claim], anchor: Instant) -> usize {
+        if rows.is_empty() {
+            return 0;
+        }
+        let done: Vec<Settlement> = rows
+            .iter()
+            .map(|row| Settlement {
+                sequence: row.sequence,
+                token: row.token,
+                verdict: Verdict::Done,
+            })
+            .collect();
+        let settle = self.store.settle_with(&self.owner, &done, Completion::Keep, LockedRows::Skip);
+        let unsettled = within(self.statement_timeout, "settling events", settle).await;
+        if let Err(error) = &unsettled {
+            tracing::debug!(%error, "events that need no listener could not be settled");
+        }
+        // Those that could not be settled are released, and claimed again.
+        let is_left = |row: &&Claim| match &unsettled {
+            Ok(unsettled) => unsettled.locked.contains(&row.sequence),
+            Err(_) => true,
+        };
+        for row in rows.iter().filter(is_left) {
+            self.inflight.settle(row.sequence, row.token, Verdict::Released, anchor);
+        }
+        rows.len()
     }
 }
 

@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Error;
 use crate::inflight::InFlight;
+use crate::listener::Listeners;
 use crate::metrics::Meter;
 use crate::service::{Service, within};
 use crate::store::{Backend, Lease, Store};
@@ -14,6 +15,7 @@ use crate::store::{Backend, Lease, Store};
 pub(crate) struct Renewer<DB: Backend> {
     pub(crate) store: Store<DB>,
     pub(crate) inflight: Arc<InFlight>,
+    pub(crate) listeners: Arc<Listeners>,
     pub(crate) owner: Arc<str>,
     pub(crate) meter: Arc<Meter>,
     pub(crate) statement_timeout: Duration,
@@ -25,21 +27,28 @@ const BATCH: usize = 1_000;
 
 impl<DB: Backend> Service for Renewer<DB> {
     const NAME: &'static str = "lease renewal";
+    const DOING: &'static str = "renewing leases";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
-        tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            () = tokio::time::sleep_until(self.next.into()) => {}
-            () = self.inflight.renewal_needed() => {}
+        // Without a lease to renew, it cannot tell whether the database answers.
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                () = tokio::time::sleep_until(self.next.into()) => {}
+                () = self.inflight.renewal_needed() => {}
+            }
+            let renewed = self.renew().await;
+            self.next = Instant::now() + self.inflight.lease().renewal_interval();
+            if renewed? > 0 {
+                return Ok(());
+            }
         }
-        let renewed = self.renew().await;
-        self.next = Instant::now() + self.inflight.lease().renewal_interval();
-        renewed
     }
 }
 
 impl<DB: Backend> Renewer<DB> {
-    pub(crate) async fn renew(&self) -> Result<(), Error> {
+    /// Renews the leases that are due; returns how many those are.
+    pub(crate) async fn renew(&self) -> Result<usize, Error> {
         let rows = self.inflight.to_renew();
         for batch in rows.chunks(BATCH) {
             let lease = Lease { owner: &self.owner, length: self.inflight.lease().length() };
@@ -57,8 +66,14 @@ impl<DB: Backend> Renewer<DB> {
             self.inflight.renewed(self.inflight.now(), &[], &HashSet::new());
         }
         let overdue = self.inflight.overdue();
-        for event_id in overdue.running {
-            tracing::warn!(%event_id, "a listener has been running for longer than a lease");
+        for call in overdue.running {
+            tracing::warn!(
+                listener = self.listeners.log_name(call.listener),
+                event_id = call.event_id.map(tracing::field::display),
+                running_for = ?call.running_for,
+                "a listener has been running for longer than a lease, which is renewed meanwhile; if it hangs, \
+                 set its `timeout`"
+            );
         }
         if overdue.given_back > 0 {
             tracing::warn!(
@@ -66,6 +81,6 @@ impl<DB: Backend> Renewer<DB> {
                 "events could not be started within a lease; they are released for other nodes"
             );
         }
-        Ok(())
+        Ok(rows.len())
     }
 }

@@ -90,6 +90,7 @@ impl<DB: Backend> PollLoop<DB> {
 
 impl<DB: Backend> Service for PollLoop<DB> {
     const NAME: &'static str = "poller";
+    const DOING: &'static str = "claiming due events";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
         if !self.wait(stop).await {

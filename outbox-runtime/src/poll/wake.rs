@@ -92,7 +92,7 @@ impl Wake {
     }
 
     /// Returns whether there is something to do now.
-    pub(super) fn is_called(&self) -> bool {
+    pub(crate) fn is_called(&self) -> bool {
         let calls = self.calls();
         calls.due || calls.full_scan || calls.peek
     }

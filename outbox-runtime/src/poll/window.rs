@@ -53,7 +53,7 @@ impl<DB: Backend> Poller<DB> {
                         let error = chain(&error);
                         tracing::warn!(
                             error,
-                            "a scan below the low watermark failed; it will be tried again later"
+                            "looking for events that have been due for longer failed; it will be tried again later"
                         );
                     }
                     return Ok(());

@@ -12,12 +12,15 @@ use super::policy::{self, BREAKER_PAUSE, Transactions};
 use super::purge::{PurgeLoop, Purger};
 use super::relay::Relay;
 use super::sample::Sampler;
-use super::start::log_findings;
+use super::shared_table::Registration;
+use super::start::{log_findings, log_started};
 use super::stepper::Stepper;
 use super::sticky::StickyConnections;
+use super::unroutable::UnroutableTypes;
 use super::{Builder, Config, Mode, Outbox, Unroutable, lint};
 use crate::Error;
 use crate::admin::Admin;
+use crate::catch_panic::{self, PanicDetail};
 use crate::dispatch::{Dispatcher, RecordLoop, Recorder, Worker};
 use crate::event::EventId;
 use crate::inflight::{ConcurrencyLimit, InFlight, LeaseTiming};
@@ -38,6 +41,7 @@ pub(super) async fn assemble<DB: Backend>(
     store: Store<DB>,
     listeners: Arc<Listeners>,
     shares_pool: bool,
+    registration: Option<Registration>,
 ) -> Result<Outbox<DB>, Error> {
     let config = builder.config.clone();
     let pool_connections = builder.pool.options().get_max_connections();
@@ -51,8 +55,10 @@ pub(super) async fn assemble<DB: Backend>(
     log_findings(&store, &lint::of_config(&config, &listeners, connections));
     let exporter: Box<dyn MetricsExporter> =
         std::mem::replace(&mut builder.metrics, Box::new(NoMetrics));
+    let tenant = if config.redact_tenant { Tenant::Hidden } else { Tenant::Shown };
     let base = Base {
-        meter: Arc::new(Meter::new(exporter, store.table(), &listeners)),
+        meter: Arc::new(Meter::new(exporter, store.table(), &listeners, tenant)),
+        tenant,
         notify: config.notify.then(Arc::<NotifySignal>::default),
         stop: CancellationToken::new(),
         runtime: Handle::current(),
@@ -62,8 +68,10 @@ pub(super) async fn assemble<DB: Backend>(
         store,
     };
     match base.config.mode {
-        Mode::WriterOnly => Ok(base.writer_only(builder)),
-        Mode::Full | Mode::PollerOnly => base.with_relay(builder, listeners, shares_pool).await,
+        Mode::WriterOnly => Ok(base.writer_only(builder, &listeners)),
+        Mode::Full | Mode::PollerOnly => {
+            base.with_relay(builder, listeners, shares_pool, registration).await
+        }
     }
 }
 
@@ -73,6 +81,8 @@ struct Base<DB: Backend> {
     store: Store<DB>,
     config: Config,
     lease: LeaseTiming,
+    /// Whether spans and log lines name it.
+    tenant: Tenant,
     meter: Arc<Meter>,
     notify: Option<Arc<NotifySignal>>,
     stop: CancellationToken,
@@ -111,13 +121,15 @@ impl<DB: Backend> Base<DB> {
         Admin::with(self.store.clone(), handled, Arc::new(due))
     }
 
-    fn writer_only(self, builder: Builder<DB>) -> Outbox<DB> {
+    fn writer_only(self, builder: Builder<DB>, listeners: &Listeners) -> Outbox<DB> {
+        log_started::<DB>(self.store.table(), self.config.mode, None);
         let services = self.services();
         services.start_if(self.notifier(&self.store));
         services.start_if(self.purge_loop(&self.store));
         let admin = self.admin(TypeFilter::ALL, None);
         let hot_path = HotPath::new(None, self.notify);
-        let writer = Writer::with(self.store, builder.hooks, hot_path, Some(self.meter));
+        let (hooks, no_listener) = (builder.hooks, Arc::clone(listeners.no_listener()));
+        let writer = Writer::with(self.store, hooks, hot_path, Some(self.meter), no_listener);
         Outbox::new(writer, None, services, admin, self.stop)
     }
 
@@ -126,14 +138,16 @@ impl<DB: Backend> Base<DB> {
         builder: Builder<DB>,
         listeners: Arc<Listeners>,
         shares_pool: bool,
+        registration: Option<Registration>,
     ) -> Result<Outbox<DB>, Error> {
+        catch_panic::install_hook();
         let relay_store = if shares_pool {
             self.store.clone()
         } else {
             let connections = self.config.connections_of_relay().pooled;
             self.store.for_relay(connections, self.lease.statement_timeout()).await?
         };
-        Ok(Parts::new(self, builder, listeners, relay_store, shares_pool).start())
+        Ok(Parts::new(self, builder, listeners, relay_store, shares_pool).start(registration))
     }
 }
 
@@ -185,7 +199,9 @@ impl<DB: Backend> Parts<DB> {
         }
     }
 
-    fn start(mut self) -> Outbox<DB> {
+    fn start(mut self, registration: Option<Registration>) -> Outbox<DB> {
+        let relay = (&*self.owner, self.listeners.iter().count());
+        log_started::<DB>(self.base.store.table(), self.base.config.mode, Some(relay));
         let writer = self.writer();
         let dispatcher = Arc::new(self.dispatcher(&writer));
         let recorder = Arc::new(self.recorder());
@@ -213,6 +229,7 @@ impl<DB: Backend> Parts<DB> {
             cancel: self.cancel,
             drain_timeout: self.base.config.drain_timeout,
             own_pool: (!self.shares_pool).then(|| self.relay_store.pool().clone()),
+            registration,
             ended: Mutex::new(None),
         };
         Outbox::new(writer, Some(relay), extras, admin, self.base.stop)
@@ -245,7 +262,8 @@ impl<DB: Backend> Parts<DB> {
         let hot_path = HotPath::new(Some(relay), self.base.notify.clone());
         let hooks = std::mem::take(&mut self.builder.hooks);
         let meter = Some(Arc::clone(&self.base.meter));
-        Writer::with(self.base.store.clone(), hooks, hot_path, meter)
+        let no_listener = Arc::clone(self.listeners.no_listener());
+        Writer::with(self.base.store.clone(), hooks, hot_path, meter, no_listener)
     }
 
     fn recorder(&self) -> Recorder<DB> {
@@ -265,6 +283,7 @@ impl<DB: Backend> Parts<DB> {
         Renewer {
             store: self.relay_store.clone(),
             inflight: Arc::clone(&self.inflight),
+            listeners: Arc::clone(&self.listeners),
             owner: Arc::clone(&self.owner),
             meter: Arc::clone(&self.base.meter),
             statement_timeout: self.base.lease.statement_timeout(),
@@ -292,7 +311,11 @@ impl<DB: Backend> Parts<DB> {
             meter: Arc::clone(&self.base.meter),
             wake: Arc::clone(&self.wake),
             cancel: self.cancel.clone(),
-            tenant: if config.redact_tenant { Tenant::Hidden } else { Tenant::Shown },
+            tenant: self.base.tenant,
+            panics: match config.redact_panics {
+                true => PanicDetail::Place,
+                false => PanicDetail::PlaceAndText,
+            },
         }
     }
 
@@ -325,6 +348,7 @@ impl<DB: Backend> Parts<DB> {
             skip_recent: config.skip_recent,
             statement_timeout: self.base.lease.statement_timeout(),
             scan_failed: LogThrottle::default(),
+            taken_over: LogThrottle::default(),
             rounds: Mutex::default(),
             asked: std::sync::Mutex::default(),
         }
@@ -358,7 +382,7 @@ impl<DB: Backend> Parts<DB> {
         if let Some(notifier) = self.base.notifier(&self.relay_store) {
             sources.start(notifier);
             let (store, wake) = (self.relay_store.clone(), Arc::clone(&self.wake));
-            sources.start(NotificationListener { store, wake });
+            sources.start(NotificationListener::new(store, wake));
         }
         sources.start_if(self.base.purge_loop(&self.relay_store));
         sources.start(self.sampler());
@@ -380,7 +404,7 @@ impl<DB: Backend> Parts<DB> {
             handled: self.handled(),
             meter: Arc::clone(&self.base.meter),
             statement_timeout: self.base.lease.statement_timeout(),
-            unroutable: LogThrottle::default(),
+            unroutable: UnroutableTypes::new(self.listeners.iter().next().is_some()),
             next: Instant::now(),
             skipped: 0,
         }

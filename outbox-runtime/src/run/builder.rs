@@ -329,8 +329,8 @@ impl<DB: Backend> Builder<DB> {
     /// - `Config`: an option is invalid. The message names the option, its value and what is expected.
     /// - `Registry`: a listener is declared twice, lacks its state or asks for a transaction of another database, or no
     ///   listener is linked. The message names file and line.
-    /// - `Schema`: the table cannot be used and could not be migrated. The message contains the SQL that a user with
-    ///   the required privileges can run.
+    /// - `Schema`: the table cannot be used and could not be migrated, or the user lacks privileges on it. The message
+    ///   contains the SQL that a user with more privileges can run.
     /// - `Database`: the database cannot be reached, or refuses the login.
     /// - `SharedMemory`: the pool of a SQLite database in memory has more than one connection.
     ///

@@ -26,6 +26,36 @@ use crate::store::{Completion, DEFAULT_TABLE, Table};
 /// config.lease = Duration::from_millis(10);
 /// assert_eq!(config.faults()[0].to_string(), "`lease` must be between 1 second and 1 hour, but is 10ms");
 /// ```
+///
+/// # Defaults
+///
+/// ```
+/// use outbox::Config;
+/// use outbox::config::{Completion, Mode, PurgeConfig, Unroutable};
+/// use std::time::Duration;
+///
+/// let config = Config::default();
+/// assert_eq!(config.table, "outbox_event");
+/// assert_eq!(config.mode, Mode::Full);
+/// assert_eq!(config.node_name, None);
+/// assert_eq!(config.workers, 32);
+/// assert_eq!(config.hot_capacity, 1_000);
+/// assert_eq!(config.cold_capacity, 1_000);
+/// assert_eq!(config.max_bytes, 64 * 1024 * 1024);
+/// assert_eq!(config.drain_timeout, Duration::from_secs(5));
+/// assert_eq!(config.poll_interval, Duration::from_secs(5));
+/// assert_eq!(config.batch_size, 500);
+/// assert_eq!(config.lease, Duration::from_secs(30));
+/// assert_eq!(config.skip_recent, Duration::ZERO);
+/// assert_eq!(config.max_attempts, 10);
+/// assert_eq!(config.retry_base, Duration::from_millis(200));
+/// assert_eq!(config.retry_max, Duration::from_secs(60));
+/// assert_eq!(config.timeout, Some(Duration::from_secs(60)));
+/// assert_eq!(config.purge, Some(PurgeConfig::default()));
+/// assert_eq!(config.unroutable, Unroutable::Leave);
+/// assert_eq!(config.completion, Completion::Keep);
+/// assert_eq!((config.notify, config.redact_tenant), (false, false));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
@@ -127,8 +157,14 @@ pub struct Config {
     /// It replaces frequent polling where one process writes and another one delivers, and needs two more connections
     /// per process.
     pub notify: bool,
-    /// Whether tenant ids are kept out of spans, and so out of logs and traces. The default is `false`.
+    /// Whether tenant ids are kept out of spans and log lines. The default is `false`.
     pub redact_tenant: bool,
+    /// Whether the text of a panic is kept out of `last_error` and of the log; its place in the source is not. The
+    /// default is `false`.
+    ///
+    /// Set it if a panic of a listener might contain confidential values. The process's panic hook still receives the
+    /// text, and the default one prints it to standard error.
+    pub redact_panics: bool,
 }
 
 impl Default for Config {
@@ -155,6 +191,7 @@ impl Default for Config {
             completion: Completion::default(),
             notify: false,
             redact_tenant: false,
+            redact_panics: false,
         }
     }
 }
@@ -206,7 +243,8 @@ pub enum Unroutable {
     /// The event remains pending for a process that has a listener. In a rolling deploy, the old program leaves new
     /// event types alone; where services share a table, each takes its own.
     ///
-    /// [`Stats::unroutable`](crate::store::Stats::unroutable) counts them, and a warning is logged while there are any.
+    /// [`Stats::unroutable`](crate::store::Stats::unroutable) counts them, and a warning names their types when they
+    /// appear.
     #[default]
     Leave,
     /// The event becomes a dead letter at once, even while listeners are paused or busy. Interceptors are called for

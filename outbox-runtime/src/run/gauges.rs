@@ -26,6 +26,7 @@ impl Gauges {
 
 impl Service for Gauges {
     const NAME: &'static str = "gauges";
+    const DOING: &'static str = "reporting queue depths";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
         tokio::select! {

@@ -4,8 +4,9 @@
 //! [`Builder`] collects options (`options` has their setters), `start` checks them, `assemble` puts the parts together, and [`Outbox`] is the
 //! handle. `relay` has the loops and how they are stopped. `config`, `purge_config` and `env` are the options, `policy` what
 //! follows from them for a listener, `connections` how many connections a relay needs, and `lint` warns of
-//! configurations that cause trouble later. `purge`, `sample`, `gauges` and `sticky` are small loops. `stepper` does
-//! what the loops do, one step after another, for tests.
+//! configurations that cause trouble later. `shared_table` refuses a second outbox that would take events from the
+//! first. `purge`, `sample`, `gauges` and `sticky` are small loops; `unroutable` logs what `sample` finds. `stepper`
+//! does what the loops do, one step after another, for tests.
 
 mod assemble;
 mod builder;
@@ -22,9 +23,11 @@ mod purge;
 mod purge_config;
 mod relay;
 mod sample;
+mod shared_table;
 mod start;
 mod stepper;
 mod sticky;
+mod unroutable;
 
 pub use builder::Builder;
 pub use config::{Config, Mode, Unroutable};

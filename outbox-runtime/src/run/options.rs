@@ -250,11 +250,21 @@ impl<DB: Backend> Builder<DB> {
         self
     }
 
-    /// Keeps tenant ids out of spans, and so out of logs and traces. Off by default.
+    /// Keeps tenant ids out of spans and log lines. Off by default.
     ///
     /// Turn it on if tenant ids are personal or confidential. Payloads and header values never appear there.
     pub fn redact_tenant(mut self) -> Self {
         self.config.redact_tenant = true;
+        self
+    }
+
+    /// Keeps the text of panics out of `last_error` and of the log; their place in the source is still told. Off by
+    /// default.
+    ///
+    /// Turn it on if a panic of a listener might contain confidential values. The process's panic hook still receives
+    /// the text, and the default one prints it to standard error.
+    pub fn redact_panics(mut self) -> Self {
+        self.config.redact_panics = true;
         self
     }
 }

@@ -28,8 +28,8 @@ use crate::write::{InTransaction, Receipt, Tx, Writer};
 /// Cloning it is cheap, and all clones are handles to the same outbox: keep one in the state of a web server, for
 /// example. The type parameter is the database, `Outbox<sqlx::Postgres>`.
 ///
-/// Delivery runs in tasks in the background and survives every failure: listeners that panic, and a database that is
-/// unreachable for any time.
+/// Delivery runs in tasks in the background. It survives listeners that panic, and a database that is unreachable for
+/// any time.
 ///
 /// # Shutdown
 ///
@@ -95,7 +95,7 @@ impl<DB: Backend> Outbox<DB> {
     /// Begins a transaction in which the application runs its statements and writes its events.
     ///
     /// The returned [`Tx`] derefs to the connection. It is rolled back if it is dropped without a commit. It uses one
-    /// connection of the application's pool, with the default isolation level of the database. On SQLite it holds the
+    /// connection of the application's pool, with the isolation level of its session. On SQLite it holds the
     /// writer lock from the start, so that it cannot fail half-way because of another writer.
     ///
     /// ```

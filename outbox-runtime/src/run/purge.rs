@@ -370,6 +370,7 @@ impl<DB: Backend> PurgeLoop<DB> {
 
 impl<DB: Backend> Service for PurgeLoop<DB> {
     const NAME: &'static str = "purge";
+    const DOING: &'static str = "purging old events";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
         tokio::select! {

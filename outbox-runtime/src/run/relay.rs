@@ -6,6 +6,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::shared_table::Registration;
 use crate::Error;
 use crate::dispatch::Recorder;
 use crate::inflight::{InFlight, Phase};
@@ -31,6 +32,8 @@ pub(super) struct Relay<DB: Backend> {
     pub(super) own_pool: Option<Pool<DB>>,
     /// Steps in place of the loops, in a test.
     pub(super) stepper: Option<super::Stepper<DB>>,
+    /// Its place among the outboxes of this process.
+    pub(super) registration: Option<Registration>,
     /// Whether it has been shut down, and how that ended.
     pub(super) ended: Mutex<Option<bool>>,
 }
@@ -134,6 +137,7 @@ impl<DB: Backend> Relay<DB> {
         // They are scraped for as long as the process lives.
         self.recorder.meter.report(|exporter| exporter.queue_depth(0, 0));
         self.recorder.meter.report(|exporter| exporter.paused_listeners(0));
+        self.registration.iter().for_each(Registration::end);
         *ended = Some(flushed.is_ok());
         flushed
     }

@@ -1,10 +1,11 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
+use super::unroutable::UnroutableTypes;
 use crate::Error;
-use crate::log_throttle::LogThrottle;
 use crate::metrics::Meter;
 use crate::service::{Service, within};
 use crate::store::{Backend, Store, TypeFilter};
@@ -16,7 +17,7 @@ pub(super) struct Sampler<DB: Backend> {
     pub(super) handled: TypeFilter,
     pub(super) meter: Arc<Meter>,
     pub(super) statement_timeout: Duration,
-    pub(super) unroutable: LogThrottle,
+    pub(super) unroutable: UnroutableTypes,
     pub(super) next: Instant,
     /// How many intervals pass before the table is read again.
     pub(super) skipped: u32,
@@ -36,33 +37,44 @@ fn rest_after(took: Duration) -> u32 {
 
 impl<DB: Backend> Service for Sampler<DB> {
     const NAME: &'static str = "sampler";
+    const DOING: &'static str = "counting events for metrics";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
-        tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            () = tokio::time::sleep_until(self.next.into()) => {}
-        }
-        self.next = Instant::now() + INTERVAL;
-        if self.skipped > 0 {
-            self.skipped -= 1;
-            return Ok(());
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                () = tokio::time::sleep_until(self.next.into()) => {}
+            }
+            self.next = Instant::now() + INTERVAL;
+            match self.skipped {
+                0 => break,
+                skipped => self.skipped = skipped - 1,
+            }
         }
         let begun = Instant::now();
-        let stats = self.store.stats(&self.handled);
-        let stats = within(self.statement_timeout, "reading statistics", stats).await;
+        let read = self.read().await;
         self.store.release_connection();
         // A failure is not a slow reading: the database may be back soon. Silence is one.
-        if matches!(stats, Ok(_) | Err(Error::TimedOut { .. })) {
+        if matches!(read, Ok(()) | Err(Error::TimedOut { .. })) {
             self.skipped = rest_after(begun.elapsed()) - 1;
         }
-        let stats = stats?;
+        read
+    }
+}
+
+impl<DB: Backend> Sampler<DB> {
+    async fn read(&mut self) -> Result<(), Error> {
+        let (store, limit) = (&self.store, self.statement_timeout);
+        let stats = within(limit, "reading statistics", store.stats(&self.handled)).await?;
         self.meter.report(|exporter| exporter.table(&stats));
-        if stats.unroutable > 0 && self.unroutable.allows() {
-            tracing::warn!(
-                events = stats.unroutable,
-                "unroutable events are pending: no listener in this process handles them"
-            );
-        }
+        let types = match stats.unroutable {
+            0 => BTreeMap::new(),
+            _ => {
+                let types = store.unroutable_types(&self.handled);
+                within(limit, "looking for unroutable events", types).await?
+            }
+        };
+        self.unroutable.report(store.table(), types);
         Ok(())
     }
 }

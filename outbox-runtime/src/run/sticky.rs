@@ -25,6 +25,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 
 impl<DB: Backend> Service for StickyConnections<DB> {
     const NAME: &'static str = "sticky connections";
+    const DOING: &'static str = "returning idle connections to the pool";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
         tokio::select! {

@@ -94,7 +94,7 @@ impl World {
             Ending::Unreachable => {
                 CallResult::Answered(Err(ListenerError::unreachable("no connection")))
             }
-            Ending::Panicked => CallResult::Panicked,
+            Ending::Panicked => CallResult::Panicked { error: "it panicked".to_owned() },
             Ending::Cancelled if stopping => CallResult::Cancelled,
             Ending::Unavailable if kind.in_tx() => CallResult::Unavailable(error()),
             Ending::Cancelled | Ending::Unavailable => return false,

@@ -6,12 +6,35 @@ use sqlx::{Database, Pool, SqlStr};
 use super::batch::Arg;
 use super::dialect::Dialect;
 use super::harness::TestClock;
+use super::identity::Address;
 
-/// A database that an outbox can use: SQLite, PostgreSQL, MySQL and MariaDB, each behind the feature of its name.
-/// Sealed.
+/// A database that an outbox can use: `sqlx::Sqlite`, `sqlx::Postgres`, or `sqlx::MySql` for MySQL and MariaDB.
 ///
-/// The methods are the operations that the store needs of a driver. One macro implements them for each database, so
-/// that all other code is written once with the single bound `DB: Backend`.
+/// Each needs the feature of its name (`sqlite`, `postgres`, `mysql`). The type of the pool selects the database:
+/// `outbox::start(PgPool)` returns an `Outbox<Postgres>`. The behaviour is the same on all three; differences that
+/// remain are documented where they matter, for example that SQLite has one writer at a time, and that only PostgreSQL
+/// can [notify](crate::Builder::notify) other processes.
+///
+/// The trait is sealed. It is public as the bound of code that is generic over the database:
+///
+/// ```
+/// use outbox::tx::Backend;
+/// use outbox::{EventEnvelope, Outbox, Tx};
+///
+/// /// Works on every database: the events are the same, and no SQL of its own is involved.
+/// async fn record<DB: Backend>(tx: &mut Tx<DB>, user: u64) -> outbox::Result<()> {
+///     tx.write(EventEnvelope::json("UserChanged", format!(r#"{{"user":{user}}}"#))?)?;
+///     Ok(())
+/// }
+///
+/// async fn backlog<DB: Backend>(outbox: &Outbox<DB>) -> outbox::Result<u64> {
+///     Ok(outbox.admin().stats().await?.pending)
+/// }
+/// ```
+///
+/// Statements of the application need the concrete type, because SQL and its placeholders differ: `Tx<sqlx::Postgres>`.
+// The methods are the operations that the store needs of a driver. One macro implements them for each database, so that
+// all other code is written once with the single bound `DB: Backend`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a database that an outbox can use",
     label = "known are `Sqlite`, `Postgres` and `MySql` of sqlx 0.9",
@@ -77,12 +100,16 @@ pub trait Backend: sealed::Sealed + Database + Sized {
     #[doc(hidden)]
     fn file(pool: &Pool<Self>) -> Option<std::path::PathBuf>;
 
+    /// Returns where the database is, by its connect options.
+    #[doc(hidden)]
+    fn address(options: &Options<Self>) -> Address;
+
     /// Returns the connect options of the relay's sessions, in which a statement has a time limit.
     #[doc(hidden)]
     fn relay(options: Options<Self>, statement_timeout: Duration) -> Options<Self>;
 
-    /// Calls `heard` on every notification of a channel, and whenever one may have been missed, until the
-    /// connection fails or reaches the maximum lifetime of the pool.
+    /// Calls `heard` once it receives the notifications of a channel, on each of them, and whenever one may have been
+    /// missed, until the connection fails or reaches the maximum lifetime of the pool.
     #[doc(hidden)]
     fn listen(
         pool: &Pool<Self>,
@@ -115,6 +142,7 @@ macro_rules! backend {
         arrays: |$values:ident| $bound:expr,
         done: |$result:ident| $last:expr,
         file: |$pool:ident| $file:expr,
+        address: |$address:ident| $server:expr,
         relay: |$options:ident, $timeout:ident| $relay:expr,
         listen: |$listen_pool:ident, $channel:ident, $heard:ident| $listen:expr $(,)?
     ) => {
@@ -181,6 +209,12 @@ macro_rules! backend {
 
             fn file($pool: &sqlx::Pool<Self>) -> Option<std::path::PathBuf> {
                 $file
+            }
+
+            fn address(
+                $address: &$crate::store::backend::Options<Self>,
+            ) -> $crate::store::identity::Address {
+                $server
             }
 
             fn relay(

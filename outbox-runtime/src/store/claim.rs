@@ -97,6 +97,8 @@ pub struct Claims {
     pub undecodable: Vec<Undecodable>,
     /// Sequence and token of rows that were claimed and exceed the bytes, to be released.
     pub excess: Vec<(i64, i64)>,
+    /// The owners whose leases had expired, each once.
+    pub lost_owners: Vec<String>,
     /// The position of the last row, if there were as many as asked for.
     pub until: Option<Position>,
 }
@@ -116,6 +118,8 @@ struct Fetched {
 
 struct FetchedRow {
     due_at: i64,
+    /// The owner before the claim, if its lease had expired.
+    lost_owner: Option<String>,
     row: Result<Claim, Undecodable>,
 }
 
@@ -160,9 +164,10 @@ impl Fetched {
         let decoded = row::read(&row, due_at.and_then(row::time));
         // A value that is not a time sorts before all others.
         let due_at = due_at.unwrap_or(DB::DIALECT.earliest);
-        let mut fetched = FetchedRow { due_at, row: decoded };
+        let lost_owner = row.text(Column::LastOwner).filter(|last| last != owner);
+        let mut fetched = FetchedRow { due_at, lost_owner, row: decoded };
         if let Ok(claim) = &mut fetched.row {
-            claim.taken_over = row.text(Column::LastOwner).is_some_and(|last| last != owner);
+            claim.taken_over = fetched.lost_owner.is_some();
         }
         let size = fetched.row.as_ref().map_or(0, |row| row.envelope.bytes());
         // Once one did not fit, none that follows is taken, so that none is skipped.
@@ -192,6 +197,11 @@ impl Fetched {
             claims.excess = self.excess;
         }
         for fetched in self.rows {
+            if let Some(owner) = fetched.lost_owner
+                && !claims.lost_owners.contains(&owner)
+            {
+                claims.lost_owners.push(owner);
+            }
             match fetched.row {
                 Ok(row) => claims.rows.push(row),
                 Err(row) => claims.undecodable.push(row),

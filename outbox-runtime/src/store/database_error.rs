@@ -7,33 +7,52 @@ use sqlx::error::DatabaseError;
 use super::SchemaError;
 use crate::Error;
 
-/// The kind of a database error, the same for every database.
+/// The kind of a database error, the same for SQLite, PostgreSQL, MySQL and MariaDB.
+///
+/// Each driver has codes of its own; this is what they mean for a program that wants to react.
+/// [`Error::database_error_kind`] returns it for an error of the outbox, and [`from_error`](Self::from_error) for one
+/// of sqlx.
+///
+/// ```
+/// use outbox::error::DatabaseErrorKind;
+///
+/// /// Whether the same transaction can succeed if it is run again.
+/// fn is_transient(error: &outbox::Error) -> bool {
+///     use DatabaseErrorKind::{Contention, Exhausted, LockTimeout, Unreachable};
+///     matches!(error.database_error_kind(), Contention | LockTimeout | Unreachable | Exhausted)
+/// }
+///
+/// let timed_out = outbox::Error::from(sqlx::Error::PoolTimedOut);
+/// assert_eq!(timed_out.database_error_kind(), DatabaseErrorKind::Unreachable);
+/// assert!(is_transient(&timed_out));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DatabaseErrorKind {
-    /// The server does not answer, is shutting down, or has closed the connection.
+    /// The server does not answer, is shutting down, or has closed the connection. A pool without a free connection
+    /// counts too.
     Unreachable,
     /// The user or the password is wrong.
     Login,
-    /// The database, or the file, does not exist.
+    /// The database, or the file, does not exist. Check the URL; for SQLite, add `?mode=rwc` to create the file.
     NoDatabase,
-    /// The table does not exist.
+    /// The table does not exist. Run [`migrate`](super::migrate), or check the table name and the schema.
     NoTable,
-    /// The table lacks a column.
+    /// The table lacks a column: it is older than this program, or no outbox table.
     NoColumn,
-    /// The user lacks a privilege.
+    /// The user lacks a privilege: an outbox needs `SELECT`, `INSERT`, `UPDATE` and `DELETE` on its table.
     Rights,
     /// The server or the URL requires TLS and the connection has none, or a certificate was refused.
     Tls,
-    /// The server, the file or the transaction is read-only.
+    /// The server, the file or the transaction is read-only. The pool may be connected to a replica.
     ReadOnly,
-    /// A deadlock, or a conflict with another transaction; a retry can succeed.
+    /// A deadlock, or a conflict with another transaction; running the transaction again can succeed.
     Contention,
-    /// A lock was not available in time; a retry can succeed.
+    /// A lock was not available in time; running the transaction again can succeed.
     LockTimeout,
     /// The server cancelled the statement, usually because it took longer than its time limit.
     Cancelled,
-    /// An earlier error has aborted the transaction.
+    /// An earlier error has aborted the transaction, and every further statement fails until it is rolled back.
     Aborted,
     /// The statement needs a transaction, and the connection has none.
     NoTransaction,
@@ -43,12 +62,12 @@ pub enum DatabaseErrorKind {
     Data,
     /// The server is out of connections, memory or disk space.
     Exhausted,
-    /// Any other error.
+    /// Any other error, and any error that is not of the database.
     Other,
 }
 
 impl DatabaseErrorKind {
-    /// Classifies a driver's error.
+    /// Classifies an error of sqlx. The error knows its driver, so one function serves all databases.
     pub fn from_error(error: &sqlx::Error) -> Self {
         match error {
             // A certificate that is not trusted, or that is not for the host.
@@ -113,7 +132,10 @@ impl Error {
         }
     }
 
-    /// Returns the kind of the database error, [`Other`](DatabaseErrorKind::Other) if it is none.
+    /// Returns the kind of the database error behind this one, or [`Other`](DatabaseErrorKind::Other) if there is none.
+    ///
+    /// It looks through [`Interrupted`](Self::Interrupted) and [`Schema`](Self::Schema); a [`TimedOut`](Self::TimedOut)
+    /// is [`Unreachable`](DatabaseErrorKind::Unreachable).
     pub fn database_error_kind(&self) -> DatabaseErrorKind {
         match self {
             Self::Database { source, .. } => DatabaseErrorKind::from_error(source),
@@ -123,6 +145,7 @@ impl Error {
             Self::Schema(
                 SchemaError::NotMade { source, .. } | SchemaError::NotMigrated { source, .. },
             ) => source.database_error_kind(),
+            Self::Schema(SchemaError::NotPermitted { .. }) => DatabaseErrorKind::Rights,
             Self::Interrupted { source, .. } => source.database_error_kind(),
             Self::TimedOut { .. } => DatabaseErrorKind::Unreachable,
             _ => DatabaseErrorKind::Other,

@@ -31,23 +31,41 @@ pub(super) const KEYS: &str = "\
 pub(super) const STATUS: &str =
     "SELECT {int:sequence}, {int:status} FROM {table} WHERE event_id = $1";
 
-/// A dead letter: an event that was given up.
+/// A dead letter: an event that was given up, with the reason.
+///
+/// ```no_run
+/// use outbox::dead::{DeadEvents, DeadFilter};
+///
+/// # async fn example(dead: DeadEvents<sqlx::Postgres>) -> outbox::Result<()> {
+/// for letter in dead.query(&DeadFilter::new().event_type("Paid"), 10).await? {
+///     println!("{} after {} attempts: {:?}", letter.event_id, letter.attempts, letter.last_error);
+///     match letter.event {
+///         Ok(event) => println!("{}", event.payload().as_str()),
+///         Err(undecodable) => println!("{undecodable}"),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DeadEvent {
-    /// The sequence of the row.
+    /// The number of the row. Dead letters are listed in its order, which is roughly that of their writing.
     pub sequence: i64,
-    /// The id of the event.
+    /// The event's unique id, for [`DeadEvents::replay`](crate::DeadEvents::replay) and
+    /// [`DeadEvents::discard`](crate::DeadEvents::discard).
     pub event_id: String,
     /// The name of the event type.
     pub event_type: String,
-    /// The number of failed attempts.
+    /// The number of failed attempts. Zero if the event was given up without one, for example because no listener
+    /// handles it.
     pub attempts: u32,
-    /// The reason why it was given up.
+    /// The reason why it was given up: the error of the last attempt with its causes, up to 4,000 characters.
     pub last_error: Option<String>,
-    /// When it was given up.
+    /// When it was given up, by the clock of the database.
     pub died_at: Option<SystemTime>,
-    /// The event, if its row can be decoded.
+    /// The event as it was written, or why its row cannot be decoded. Its `available_at` is the time at which it
+    /// occurred.
     pub event: Result<EventEnvelope, Undecodable>,
 }
 

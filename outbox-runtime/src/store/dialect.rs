@@ -11,6 +11,7 @@
 //! (`{status}`, `{pairs}`, `{between}`, `{keys}`, `{only}`).
 
 use super::migration_lock::MigrationLock;
+use super::rights::Rights;
 use super::schema::Migrations;
 use super::{FindingLevel, Table};
 
@@ -106,6 +107,8 @@ pub struct Dialect {
     pub(super) by_index: Option<Wrap>,
     /// Returns 1 if the database is in memory, where each connection might have one of its own.
     pub(super) in_memory: Option<&'static str>,
+    /// Returns the number of the table, where its name alone does not say which one is meant.
+    pub(super) table_id: Option<&'static str>,
     /// Returns how many connections this user may have open to the server, in all processes; `None` if there is no
     /// server.
     pub(super) connection_limit: Option<&'static str>,
@@ -120,6 +123,8 @@ pub struct Dialect {
     /// Each returns the number of rows that were settled on one `{side}` of a time, by the purge index; the result
     /// is their sum.
     pub(super) ended: &'static [&'static str],
+    /// How privileges are managed; `None` if there are none.
+    pub(super) rights: Option<Rights>,
     /// The names of the table's columns. Needs no privilege that a user of the table does not have.
     pub(super) columns: &'static str,
     /// The names of the table's indexes.

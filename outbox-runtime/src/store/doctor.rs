@@ -16,12 +16,12 @@ const DOING: &str = "examining the database";
 /// The suffixes of the table's indexes; the primary key cannot be missing.
 const INDEXES: [&str; 4] = ["event_id", "claim", "purge", "dead"];
 
-/// The severity of a finding.
+/// The severity of a finding, in increasing order: the maximum of all findings is the state of the outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FindingLevel {
-    /// No problem.
+    /// The check found no problem.
     Ok,
-    /// The check was not possible.
+    /// The check was not possible, usually because the database user lacks a privilege.
     Unknown,
     /// A problem that becomes worse, or shows under load.
     Warning,
@@ -29,21 +29,33 @@ pub enum FindingLevel {
     Error,
 }
 
-/// The result of one check.
+/// The result of one check of [`Admin::doctor`](crate::Admin::doctor).
+///
+/// `Display` writes what was found and the remedy, in one line. The subjects are:
+///
+/// | subject | what is checked |
+/// |---|---|
+/// | `schema` | the version of the table |
+/// | `indexes` | that all indexes exist: without them, claims read the whole table |
+/// | `server`, `autovacuum`, `bloat`, `journal` | settings of the server, depending on the database |
+/// | `transactions` | that no transaction has been open for too long (not on SQLite) |
+/// | `leases` | that no lease has expired without a take-over |
+/// | `event types` | that pending types are known, and that those that are due are claimed |
+/// | `pending` | only if pending events cannot be counted |
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Finding {
-    /// The subject of the check, in one or two words.
+    /// The subject of the check, in one or two words: `schema`, `indexes`, `leases`, `event types` and others.
     pub subject: &'static str,
-    /// The severity.
+    /// How serious it is; [`FindingLevel::Ok`] for a check that found nothing.
     pub level: FindingLevel,
-    /// What the check found.
+    /// What the check found, as a sentence without a full stop.
     pub what: String,
-    /// What to do about it; empty if nothing.
+    /// What to do about it; empty if there is nothing to do.
     pub remedy: String,
 }
 
-/// The finding, and its remedy after a semicolon.
+/// Writes the finding, and its remedy after a semicolon.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;
@@ -51,7 +63,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Options of [`Admin::doctor`](crate::Admin::doctor).
+/// Options of [`Admin::doctor`](crate::Admin::doctor): which event types are known, and from when on something is late.
 ///
 /// ```
 /// use outbox::admin::DoctorOptions;
@@ -62,11 +74,12 @@ impl fmt::Display for Finding {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DoctorOptions {
-    /// The known event types; pending events of any other type are reported. `None` if they are not known.
+    /// The known event types; pending events of any other type are reported. `None`, the default, if they are not
+    /// known.
     pub types: Option<Vec<String>>,
-    /// How long an event may be due, or a lease be expired, before it is reported.
+    /// How long an event may be due, or a lease be expired, before it is reported. The default is a minute.
     pub overdue: Duration,
-    /// How long a transaction may be open before it is reported.
+    /// How long a transaction may be open before it is reported. The default is 5 minutes.
     pub long_transaction: Duration,
 }
 
@@ -81,26 +94,31 @@ impl Default for DoctorOptions {
 }
 
 impl DoctorOptions {
-    /// Makes the default options.
+    /// Makes the default options: all event types, late after a minute, and long after 5 minutes.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the known event types. Pending events of any other type are reported.
+    /// Sets the known event types. Pending events of any other type are reported as an error.
+    ///
+    /// Before a deploy, pass the types that the new program has listeners for: it shows whether events are pending that
+    /// would be left behind when the old program stops.
     #[must_use]
     pub fn types(mut self, types: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.types = Some(types.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Sets how long an event may be due, or a lease be expired, before it is reported. The default is a minute.
+    /// Sets how long an event may be due, or a lease be expired, before it is reported. The default is a minute. Raise
+    /// it if a backlog is normal.
     #[must_use]
     pub fn overdue(mut self, overdue: Duration) -> Self {
         self.overdue = overdue;
         self
     }
 
-    /// Sets how long a transaction may be open before it is reported. The default is 5 minutes.
+    /// Sets how long a transaction may be open before it is reported, because it keeps the database from removing
+    /// deleted rows. The default is 5 minutes.
     #[must_use]
     pub fn long_transaction(mut self, age: Duration) -> Self {
         self.long_transaction = age;
@@ -168,7 +186,7 @@ impl<DB: Backend> Store<DB> {
     pub async fn doctor(&self, options: &DoctorOptions) -> Result<Vec<Finding>, Error> {
         let state = self.schema_state().await?;
         let mut findings = vec![of_schema(&state)];
-        if !matches!(state, SchemaState::Missing { .. }) {
+        if !matches!(state, SchemaState::Missing { .. } | SchemaState::Forbidden { .. }) {
             let missing = self.missing_indexes().await?;
             findings.push(of_indexes(&missing));
             findings.extend(self.run_checks(Checks::All).await?);
@@ -311,16 +329,12 @@ fn of_schema(state: &SchemaState) -> Finding {
             format!("the table has version {found}, and this program knows up to {known}"),
             "deploy the newer program",
         ),
-        SchemaState::Missing { source }
-            if DatabaseErrorKind::from_error(source) == DatabaseErrorKind::Rights =>
-        {
-            Finding::bad(
-                SUBJECT,
-                FindingLevel::Error,
-                "this user may not read the table",
-                "grant `SELECT`, `INSERT`, `UPDATE` and `DELETE` on it",
-            )
-        }
+        SchemaState::Forbidden { .. } => Finding::bad(
+            SUBJECT,
+            FindingLevel::Error,
+            "this user may not read the table",
+            "grant `SELECT`, `INSERT`, `UPDATE` and `DELETE` on it",
+        ),
         SchemaState::Missing { source }
             if DatabaseErrorKind::from_error(source) == DatabaseErrorKind::NoColumn =>
         {

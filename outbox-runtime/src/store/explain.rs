@@ -93,7 +93,11 @@ impl<DB: Backend> Store<DB> {
         let pending = self.sql.pending.iter().map(|sql| ("count pending", sql.clone(), vec![]));
         let unknown = types.claims(&self.sql).unknown.iter();
         let args = || types.args(DB::DIALECT);
-        pending.chain(unknown.map(|sql| ("count unknown", sql.clone(), args()))).collect()
+        let unknown = unknown.map(|sql| ("count unknown", sql.clone(), args()));
+        let unroutable = types.claims(&self.sql).unroutable_types.iter();
+        let unroutable =
+            unroutable.map(|sql| ("unroutable types", sql.clone(), self.unroutable_args(types)));
+        pending.chain(unknown).chain(unroutable).collect()
     }
 
     /// Returns the statements that must find the rows of a batch by primary key. The rows are pending and claimed by

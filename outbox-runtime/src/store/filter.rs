@@ -8,46 +8,56 @@ use super::{DeadEvent, Fingerprint};
 
 /// Selects events by type, aggregate, tenant and time. A field that is `None` matches every event.
 ///
-/// ```
-/// use outbox::admin::EventFilter;
+/// All fields that are set must match. It is part of an [`EventQuery`](super::EventQuery) and of a [`DeadFilter`], and
+/// converts into both.
 ///
-/// let payments = EventFilter::new().event_type("Paid").tenant("acme");
+/// ```
+/// use outbox::admin::{EventFilter, EventQuery};
+/// use std::time::{Duration, SystemTime};
+///
+/// let since = SystemTime::now() - Duration::from_secs(60 * 60);
+/// let payments = EventFilter::new().event_type("Paid").tenant("acme").since(since);
+/// let query = EventQuery::from(payments).limit(20);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct EventFilter {
-    /// The name of the event type.
+    /// The name of the event type, as it is stored.
     pub event_type: Option<String>,
     /// The name of the aggregate type; `__GLOBAL__` for events without an aggregate.
     pub aggregate_type: Option<String>,
-    /// The id of the aggregate.
+    /// The id of the aggregate, of any aggregate type unless that is set as well.
     pub aggregate_id: Option<String>,
-    /// The id of the tenant.
+    /// The id of the tenant that the events belong to.
     pub tenant_id: Option<String>,
-    /// Matches events that occurred at this time or later.
+    /// Matches events that occurred at this time or later, by the clock of their writer.
     pub since: Option<SystemTime>,
-    /// Matches events that occurred before this time.
+    /// Matches events that occurred before this time, by the clock of their writer.
     pub before: Option<SystemTime>,
 }
 
 /// Declares the setters of an [`EventFilter`], for it and for what contains one.
 macro_rules! setters {
     ($($part:ident)?) => {
-        /// Selects the events of one type.
+        /// Selects the events of one type, by its stored name.
+        ///
+        /// Old names (`alias`) are types of their own here: rows that were written under one keep it.
         #[must_use]
         pub fn event_type(mut self, name: impl Into<String>) -> Self {
             self.$($part.)?event_type = Some(name.into());
             self
         }
 
-        /// Selects the events of one aggregate type; `__GLOBAL__` for events without an aggregate.
+        /// Selects the events of one aggregate type, by its stored name; `__GLOBAL__` for events without an aggregate.
         #[must_use]
         pub fn aggregate_type(mut self, name: impl Into<String>) -> Self {
             self.$($part.)?aggregate_type = Some(name.into());
             self
         }
 
-        /// Selects the events of aggregates with this id.
+        /// Selects the events of aggregates with this id: the history of one order, for example.
+        ///
+        /// Set the aggregate type as well if ids of different types can be equal.
         #[must_use]
         pub fn aggregate_id(mut self, id: impl Into<String>) -> Self {
             self.$($part.)?aggregate_id = Some(id.into());
@@ -61,14 +71,14 @@ macro_rules! setters {
             self
         }
 
-        /// Selects events that occurred at this time or later.
+        /// Selects events that occurred at this time or later: those of an incident, for example.
         #[must_use]
         pub fn since(mut self, time: SystemTime) -> Self {
             self.$($part.)?since = Some(time);
             self
         }
 
-        /// Selects events that occurred before this time.
+        /// Selects events that occurred before this time. Together with `since` it is a half-open interval.
         #[must_use]
         pub fn before(mut self, time: SystemTime) -> Self {
             self.$($part.)?before = Some(time);
@@ -98,12 +108,14 @@ impl EventFilter {
     }
 }
 
-/// Selects dead letters. A field that is `None` matches every dead letter.
+/// Selects dead letters by event and by cause. A field that is `None` matches every dead letter.
 ///
 /// ```
 /// use outbox::dead::{DeadFilter, Fingerprint};
 ///
-/// let refused = DeadFilter::new().event_type("Paid").fingerprint(Fingerprint::new("card refused"));
+/// // The cause of one dead letter selects all others that died of it.
+/// let refused = DeadFilter::new().event_type("Paid").fingerprint(Fingerprint::new("order 7: card refused"));
+/// assert_eq!(refused.fingerprint, Some(Fingerprint::new("order 8: card refused")));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -124,6 +136,9 @@ impl DeadFilter {
     setters!(events);
 
     /// Selects the dead letters with one cause. [`DeadEvents::groups`](crate::DeadEvents::groups) lists the causes.
+    ///
+    /// The cause is compared in the program and not by the database, so all dead letters that match the rest of the
+    /// filter are read.
     #[must_use]
     pub fn fingerprint(mut self, cause: Fingerprint) -> Self {
         self.fingerprint = Some(cause);

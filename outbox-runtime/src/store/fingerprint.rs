@@ -7,26 +7,33 @@ use thiserror::Error;
 
 /// Identifies the cause of an error: it is the same for errors that differ only in numbers, ids and quoted words.
 ///
-/// A thousand dead letters with one cause are then one group.
+/// A thousand dead letters with one cause are then one group ([`DeadEvents::groups`](crate::DeadEvents::groups)), and a
+/// [`DeadFilter`](super::DeadFilter) selects all of them. Its text form has 16 hexadecimal digits and parses back, for
+/// command lines and URLs. It is the same in every process.
 ///
 /// ```
-/// # use outbox::dead::Fingerprint;
+/// use outbox::dead::Fingerprint;
+///
 /// let first = Fingerprint::new("order 7: no answer from 10.0.0.3 after 30s");
 /// let second = Fingerprint::new("order 8: no answer from 10.0.0.4 after 31s");
 /// assert_eq!(first, second);
 /// assert_ne!(first, Fingerprint::new("order 7: refused"));
+///
+/// assert_eq!(first.to_string().parse(), Ok(first));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(u64);
 
-/// The error for a text that is not a fingerprint.
+/// The error for a text that is not a fingerprint: not 16 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a fingerprint has 16 hexadecimal digits")]
 #[non_exhaustive]
 pub struct NoFingerprint;
 
 impl Fingerprint {
-    /// Computes the fingerprint of an error.
+    /// Computes the fingerprint of an error, from its text as it is stored in `last_error`.
+    ///
+    /// Words with a digit and quoted words do not count, nor what follows after about 200 characters.
     pub fn new(error: &str) -> Self {
         Self::from_pattern(&pattern(error))
     }

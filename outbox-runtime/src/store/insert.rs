@@ -1,6 +1,7 @@
 //! Inserts events, in the transaction of the application.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use sqlx::SqlStr;
 
@@ -11,7 +12,7 @@ use super::row::{micros, span};
 use super::statements::Insert;
 use super::{Backend, Store, fault_point};
 use crate::Error;
-use crate::event::{Delay, EventEnvelope};
+use crate::event::{Delay, EventEnvelope, Status};
 
 /// Claims a row that has not been touched since it was inserted.
 pub(super) const CLAIM_ONE: &str = "\
@@ -23,9 +24,19 @@ pub(super) const CLAIM_ONE: &str = "\
 pub struct NewRow<'a> {
     /// The event.
     pub envelope: &'a EventEnvelope,
-    /// With a lease, the row is inserted as claimed, with token 1, so that no poller can claim it. With `None` it is
-    /// due now, or when its delay ends, for any poller.
-    pub claimed: Option<Lease<'a>>,
+    /// The state in which the row is inserted.
+    pub state: InitialState<'a>,
+}
+
+/// The state in which a row is inserted.
+#[derive(Debug, Clone, Copy)]
+pub enum InitialState<'a> {
+    /// It is due now, or when the delay of its event ends, for any poller.
+    Due,
+    /// It is claimed, with token 1, so that no poller can claim it.
+    Claimed(Lease<'a>),
+    /// It is done: the event needs no listener. The row is kept until it is purged.
+    Done,
 }
 
 /// The result of inserting one event.
@@ -177,8 +188,8 @@ fn chunk_length(rows: &[NewRow<'_>], arrays: bool) -> usize {
 /// Returns an upper estimate of the size of a row in a statement, as arrays or as JSON text. In JSON text, a payload
 /// that consists of quotes is twice as long.
 fn sent_bytes(row: &NewRow<'_>, arrays: bool) -> usize {
-    /// Brackets, quotes and commas, and five numbers.
-    const OVERHEAD: usize = 40 + 5 * 20;
+    /// Brackets, quotes and commas, and six numbers.
+    const OVERHEAD: usize = 40 + 6 * 20;
     // In JSON text within JSON text, a quote has four bytes and a control character seven.
     let escaped = |text: &str, quote: usize, control: usize| {
         let extra = |byte: u8| match byte {
@@ -191,8 +202,11 @@ fn sent_bytes(row: &NewRow<'_>, arrays: bool) -> usize {
     let text = |text: &str| if arrays { text.len() } else { escaped(text, 1, 5) };
     let header = |text: &str| if arrays { escaped(text, 1, 5) } else { escaped(text, 3, 6) };
     let headers = |(key, value): (&str, &str)| header(key) + header(value) + 4 * 2 + 2;
-    let NewRow { envelope, claimed } = row;
-    let owner = claimed.map_or(0, |lease| text(lease.owner));
+    let NewRow { envelope, state } = row;
+    let owner = match state {
+        InitialState::Claimed(lease) => text(lease.owner),
+        InitialState::Due | InitialState::Done => 0,
+    };
     let id = envelope.event_id();
     let names = [id.as_str(), envelope.event_type(), envelope.aggregate_type()];
     let more = [envelope.aggregate_id(), envelope.tenant_id()];
@@ -208,10 +222,11 @@ pub(super) fn values(rows: &[&NewRow<'_>]) -> Batch {
     let text = |text: &str| Cell::Text(Some(text.to_owned()));
     let optional = |text: Option<&str>| Cell::Text(text.map(str::to_owned));
     Batch::new(rows.iter().map(|row| {
-        let NewRow { envelope, claimed } = row;
-        let (owner, token, wait) = match claimed {
-            Some(lease) => (Some(lease.owner), 1, lease.length),
-            None => (None, 0, std::time::Duration::ZERO),
+        let NewRow { envelope, state } = row;
+        let (status, owner, token, wait) = match state {
+            InitialState::Due => (Status::New, None, 0, Duration::ZERO),
+            InitialState::Claimed(lease) => (Status::New, Some(lease.owner), 1, lease.length),
+            InitialState::Done => (Status::Done, None, 0, Duration::ZERO),
         };
         let (until, wait) = match envelope.delay() {
             Some(Delay::Until(time)) => (Some(micros(time)), wait),
@@ -231,6 +246,7 @@ pub(super) fn values(rows: &[&NewRow<'_>]) -> Batch {
             Cell::Int(Some(span(wait))),
             optional(owner),
             Cell::Int(Some(token)),
+            Cell::Int(Some(status.code().into())),
         ]
     }))
 }
@@ -247,8 +263,8 @@ mod tests {
             let event = EventEnvelope::builder("Type").aggregate_type("Order").aggregate_id("7");
             let event = event.tenant("tenant").header("k\"ey", "\"\u{1}ü".repeat(header / 20));
             let event = event.payload_json(text(payload)).build().unwrap();
-            let lease = Lease { owner: "a\"node", length: std::time::Duration::MAX };
-            let row = NewRow { envelope: &event, claimed: Some(lease) };
+            let lease = Lease { owner: "a\"node", length: Duration::MAX };
+            let row = NewRow { envelope: &event, state: InitialState::Claimed(lease) };
             let rows = vec![row; 600];
             for arrays in [false, true] {
                 let length = chunk_length(&rows, arrays);

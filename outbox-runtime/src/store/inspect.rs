@@ -9,7 +9,7 @@ use super::batch::Arg;
 use super::columns::{self, Column, RowReader, sequences, text_and_ints};
 use super::dialect::Dialect;
 use super::row::span;
-use super::{Backend, EventFilter, Store};
+use super::{Backend, EventQuery, Payloads, Store};
 use crate::Error;
 use crate::event::{AggregateType, Global, Status};
 
@@ -48,47 +48,53 @@ const DEAD_BY_TYPE: &str = "\
         WHERE status = 3 \
         LIMIT 100000) AS capped GROUP BY event_type ORDER BY COUNT(*) DESC, event_type";
 
-/// One row of the table, in any state.
+/// One row of the table, in any state, as [`Admin`](crate::Admin) returns it for display.
+///
+/// It is read as far as possible, even if the row is damaged, because rows are often inspected when something is wrong
+/// with them. Its `Debug` form contains neither the payload nor the headers.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct EventRow {
-    /// The sequence of the row.
+    /// The number of the row, which the database assigns at the insert. It increases and is never reused.
     pub sequence: i64,
-    /// The id of the event.
+    /// The event's unique id. Text, because rows of other programs may have invalid ids.
     pub event_id: String,
-    /// The name of the event type.
+    /// The name of the event type, which decides about the listener together with `aggregate_type`.
     pub event_type: String,
-    /// The name of the aggregate type.
+    /// The name of the aggregate type; `__GLOBAL__` for events without an aggregate.
     pub aggregate_type: String,
-    /// The id of the aggregate.
+    /// The id of the aggregate that the event is about.
     pub aggregate_id: Option<String>,
-    /// The id of the tenant.
+    /// The id of the tenant, if the event has one.
     pub tenant_id: Option<String>,
-    /// The status.
+    /// The delivery state: NEW and RETRY are pending, DONE and DEAD are final.
     pub status: Status,
     /// The number of failed attempts.
     pub attempts: u32,
     /// When it is due; if it is claimed, when the lease expires. `None` if the value is not a valid time.
     pub available_at: Option<SystemTime>,
-    /// When the event occurred. `None` if the value is not a valid time.
+    /// When the event occurred, by the clock of its writer. `None` if the value is not a valid time.
     pub created_at: Option<SystemTime>,
-    /// When it was delivered or given up.
+    /// When it was delivered or given up; `None` while it is pending.
     pub done_at: Option<SystemTime>,
     /// The reason why the last attempt failed, or why the event was given up.
     pub last_error: Option<String>,
-    /// The owner of the claim.
+    /// The process that has claimed it: its [`node_name`](crate::Config::node_name), if it has one, and a random
+    /// suffix.
     pub locked_by: Option<String>,
-    /// When it was claimed.
+    /// When it was claimed, if it is.
     pub locked_at: Option<SystemTime>,
-    /// The token: how often it was claimed or replayed.
+    /// The fencing token: how often the row was claimed, released on request or replayed. A result under an earlier
+    /// token does not apply.
     pub claim_token: i64,
-    /// How often it was started after a take-over.
+    /// How often it was started after its owner had been lost, for example by a crash. With the fifth loss the event is
+    /// given up.
     pub takeovers: u32,
-    /// The headers, as JSON.
+    /// The headers, as a JSON object.
     pub headers: Option<String>,
-    /// The length of the payload in bytes.
+    /// The length of the payload in bytes, known without reading the payload.
     pub payload_bytes: u64,
-    /// The payload, if it was requested.
+    /// The JSON payload, if it was requested with [`Payloads::Include`].
     pub payload: Option<String>,
 }
 
@@ -103,117 +109,6 @@ impl fmt::Debug for EventRow {
             .field("attempts", &self.attempts)
             .field("payload_bytes", &self.payload_bytes)
             .finish_non_exhaustive()
-    }
-}
-
-/// Which events to list: by default the newest 100 of all events, without payloads.
-///
-/// ```
-/// use outbox::admin::{EventFilter, EventQuery, Payloads};
-/// use outbox::event::Status;
-///
-/// let query = EventQuery::new()
-///     .filter(EventFilter::new().event_type("Paid"))
-///     .status(Status::Retry)
-///     .payloads(Payloads::Include);
-/// ```
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct EventQuery {
-    /// The status; `None` matches any. Of the pending events, only the 100,000 that have been due longest are searched.
-    pub status: Option<Status>,
-    /// Type, aggregate, tenant and time of the events.
-    pub filter: EventFilter,
-    /// Matches rows with a lower sequence, for the next page.
-    pub below: Option<i64>,
-    /// The maximum number of events.
-    pub limit: u32,
-    /// Whether payloads are read.
-    pub payloads: Payloads,
-}
-
-/// Whether payloads are read along with events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Payloads {
-    /// [`EventRow::payload`] is `None`.
-    #[default]
-    Omit,
-    /// [`EventRow::payload`] is the payload. Payloads may be large, and may be personal data.
-    Include,
-}
-
-impl Default for EventQuery {
-    fn default() -> Self {
-        Self {
-            filter: EventFilter::default(),
-            status: None,
-            below: None,
-            limit: 100,
-            payloads: Payloads::Omit,
-        }
-    }
-}
-
-impl From<EventFilter> for EventQuery {
-    fn from(filter: EventFilter) -> Self {
-        Self { filter, ..Self::default() }
-    }
-}
-
-impl EventQuery {
-    /// Makes a query for the newest 100 events, without payloads.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Selects by type, aggregate, tenant and time.
-    #[must_use]
-    pub fn filter(mut self, filter: EventFilter) -> Self {
-        self.filter = filter;
-        self
-    }
-
-    /// Selects the events with one status.
-    #[must_use]
-    pub fn status(mut self, status: Status) -> Self {
-        self.status = Some(status);
-        self
-    }
-
-    /// Selects events with a lower sequence. For the next page, pass the lowest sequence of the last one.
-    #[must_use]
-    pub fn below(mut self, sequence: i64) -> Self {
-        self.below = Some(sequence);
-        self
-    }
-
-    /// Sets the maximum number of events. The default is 100.
-    #[must_use]
-    pub fn limit(mut self, events: u32) -> Self {
-        self.limit = events;
-        self
-    }
-
-    /// Sets whether payloads are read. By default they are not.
-    #[must_use]
-    pub fn payloads(mut self, payloads: Payloads) -> Self {
-        self.payloads = payloads;
-        self
-    }
-}
-
-impl Payloads {
-    fn arg(self) -> Arg {
-        i64::from(self == Self::Include).into()
-    }
-}
-
-impl EventQuery {
-    fn args(&self, from: i64, below: i64, limit: u32) -> Vec<Arg> {
-        let mut args = vec![self.payloads.arg()];
-        args.extend(self.filter.args());
-        args.extend([from, below, i64::from(limit)].map(Arg::from));
-        args
     }
 }
 

@@ -6,8 +6,9 @@
 //! columns of the table and reads rows by column; `filter` selects events.
 //!
 //! The operations are methods of [`Store`], each for a whole batch, one file for each group: `insert` with
-//! `insert_conflict`, `claim`, `settle`, `dead`, `purge`, `stats`, `schema` with `migration_lock`, and for displays
-//! `inspect`, `pending`, `pending_change` and `doctor`. For tests of applications, `harness` controls the clock and injects faults.
+//! `insert_conflict`, `claim`, `settle`, `dead`, `purge`, `stats`, `unroutable`, `schema` with `migration_lock` and
+//! `rights`, and for displays `inspect` with `event_query`, `pending`, `pending_change` and `doctor`. For tests of
+//! applications, `harness` controls the clock and injects faults.
 //!
 //! Times that decide anything are the database's, at the statement. A lease is a visibility time-out:
 //! claiming moves `available_at` forward, so that claimed rows leave the head of the index, and an
@@ -23,9 +24,11 @@ mod database_error;
 mod dead;
 mod dialect;
 mod doctor;
+mod event_query;
 mod explain;
 mod filter;
 mod fingerprint;
+mod identity;
 mod insert;
 mod insert_conflict;
 mod inspect;
@@ -36,6 +39,7 @@ mod pending_change;
 mod position;
 mod purge;
 mod renew;
+mod rights;
 mod row;
 mod schema;
 mod server;
@@ -45,6 +49,7 @@ mod skip_locked;
 mod statements;
 mod stats;
 mod transaction;
+mod unroutable;
 mod writer_lock;
 
 #[cfg(feature = "mysql")]
@@ -68,17 +73,20 @@ pub use database_error::DatabaseErrorKind;
 pub use dead::DeadEvent;
 pub(crate) use dead::DeadKey;
 pub use doctor::{DoctorOptions, Finding, FindingLevel};
+pub use event_query::{EventQuery, Payloads};
 pub use filter::{DeadFilter, EventFilter};
 pub(crate) use fingerprint::pattern;
 pub use fingerprint::{Fingerprint, NoFingerprint};
-pub use insert::{Inserted, NewRow};
-pub use inspect::{EventQuery, EventRow, Payloads};
+pub(crate) use identity::TableIdentity;
+pub use insert::{InitialState, Inserted, NewRow};
+pub use inspect::EventRow;
 pub use peek::NextDue;
 pub use pending::PendingType;
 pub(crate) use pending_change::PendingChange;
 pub use position::Position;
 pub use purge::{Aged, Purged};
 pub use renew::Renewal;
+pub(crate) use rights::Operation;
 pub use row::{Claim, Undecodable};
 pub use schema::{SchemaState, migrate, migration_sql, migration_sql_from};
 pub(crate) use settle::LockedRows;
@@ -86,6 +94,7 @@ pub use settle::{Completion, Settlement, Unsettled};
 pub use stats::Stats;
 #[cfg(feature = "testing")]
 pub(crate) use testing::Cleared;
+pub use unroutable::UnroutableType;
 
 use std::sync::Arc;
 

@@ -19,7 +19,9 @@ use super::backend::backend;
 use super::dialect::{
     Check, Dialect, Insert, Locking, OpenTransaction, Places, SkipLocked, writable,
 };
+use super::identity::{self, Address};
 use super::migration_lock::MigrationLock;
+use super::rights::Rights;
 use super::schema::plan::{Migrations, Step};
 use super::{DatabaseErrorKind, FindingLevel, harness};
 
@@ -37,6 +39,11 @@ backend! {
     arrays: |values| serde_json::to_string(&values).unwrap_or_default(),
     done: |result| i64::try_from(result.last_insert_id()).ok(),
     file: |_pool| None,
+    address: |options| {
+        let (socket, host) = (options.get_socket(), options.get_host());
+        let server = identity::server("mysql", socket, host, options.get_port());
+        Address { server, schema: options.get_database().unwrap_or_default().to_owned() }
+    },
     relay: |options, _timeout| options,
     listen: |_pool, _channel, _heard| std::future::pending().await,
 }
@@ -137,27 +144,30 @@ pub(super) const DIALECT: Dialect = Dialect {
         bulk: "\
             INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, \
                 payload, headers, created_at, available_at, locked_by, locked_at, claim_token, \
-                status, attempts) \
+                status, done_at, attempts) \
             SELECT new.event_id, new.event_type, new.aggregate_type, new.aggregate_id, new.tenant_id, \
                 new.payload, new.headers, {time:new.created}, \
                 CASE WHEN new.until IS NULL THEN {later:new.wait} ELSE {time:new.until} END, \
-                new.owner, CASE WHEN new.owner IS NULL THEN NULL ELSE {now} END, new.token, 0, 0 \
+                new.owner, CASE WHEN new.owner IS NULL THEN NULL ELSE {now} END, new.token, new.status, \
+                CASE WHEN new.status = 1 THEN {now} END, 0 \
             FROM JSON_TABLE($1, '$[*]' COLUMNS (place FOR ORDINALITY, \
                 event_id VARCHAR(36) CHARACTER SET utf8mb4 PATH '$[0]', event_type VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[1]', \
                 aggregate_type VARCHAR(64) CHARACTER SET utf8mb4 PATH '$[2]', aggregate_id VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[3]', \
                 tenant_id VARCHAR(64) CHARACTER SET utf8mb4 PATH '$[4]', payload LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]', \
                 headers LONGTEXT CHARACTER SET utf8mb4 PATH '$[6]', created BIGINT PATH '$[7]', until BIGINT PATH '$[8]', \
-                wait BIGINT PATH '$[9]', owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[10]', token BIGINT PATH '$[11]' \
+                wait BIGINT PATH '$[9]', owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[10]', token BIGINT PATH '$[11]', \
+                status SMALLINT PATH '$[12]' \
             )) AS new ORDER BY new.place",
         // Not from a SELECT: with `innodb_autoinc_lock_mode = 1`, MariaDB's default, that locks the table's
         // counter until it ends, and all other writers wait with it.
         head: "\
             INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, \
                 payload, headers, created_at, available_at, locked_by, locked_at, claim_token, \
-                status, attempts) VALUES ",
+                status, done_at, attempts) VALUES ",
         row: "\
             ($1, $2, $3, $4, $5, $6, $7, {time:$8}, COALESCE({time:$9}, {later:$10}), $11, \
-                CASE WHEN locked_by IS NULL THEN NULL ELSE {now} END, $12, 0, 0)",
+                CASE WHEN locked_by IS NULL THEN NULL ELSE {now} END, $12, $13, \
+                CASE WHEN status = 1 THEN {now} END, 0)",
     },
     existing: "\
         SELECT {int:entry.sequence}, entry.event_id FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
@@ -258,6 +268,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     pairs_one_by_one: true,
     by_index: Some(("FORCE INDEX (", ")")),
     in_memory: None,
+    table_id: None,
     connection_limit: Some(
         "SELECT CAST(LEAST(@@max_connections, \
             COALESCE(NULLIF(@@max_user_connections, 0), @@max_connections)) AS SIGNED)",
@@ -278,6 +289,18 @@ pub(super) const DIALECT: Dialect = Dialect {
             WHERE status = {status} AND done_at IS NULL AND created_at {side} {earlier:$1} \
             LIMIT 100000) AS capped",
     ],
+    rights: Some(Rights {
+        // The host is the part after the last `@`.
+        names: "\
+            SELECT CONCAT(QUOTE(LEFT(CURRENT_USER(), CHAR_LENGTH(CURRENT_USER()) - 1 \
+                    - CHAR_LENGTH(SUBSTRING_INDEX(CURRENT_USER(), '@', -1)))), \
+                    '@', QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', -1))), \
+                CONCAT('`', place, '`.`{bare}`'), '', CONCAT('`', place, '`.`outbox_schema`'), 1 \
+            FROM (SELECT REPLACE(COALESCE(NULLIF('{bare_schema}', ''), DATABASE()), '`', '``') AS place) AS here",
+        sequence: None,
+        lock_requires_update: false,
+        conceals_tables: true,
+    }),
     columns: "\
         SELECT column_name FROM information_schema.columns WHERE table_name = '{bare}' \
             AND table_schema = COALESCE(NULLIF('{bare_schema}', ''), DATABASE())",

@@ -32,21 +32,24 @@ const CLAIMED: &str = "\
         ORDER BY available_at LIMIT 100000) AS held \
     GROUP BY event_type";
 
-/// The pending events of one type.
+/// The pending events of one type, from [`Admin::pending_by_type`](crate::Admin::pending_by_type).
+///
+/// If `overdue` is high and `locked` is zero, no running process has a listener for the type, or the listener is paused
+/// by its circuit breaker. If `stuck` is not zero, processes were lost and no other takes over.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct PendingType {
-    /// The name of the event type.
+    /// The name of the event type that these numbers are about.
     pub event_type: String,
-    /// The number of pending events, claimed or not.
+    /// The number of pending events, claimed or not, due or not.
     pub pending: u64,
-    /// The number of claimed events whose lease has not expired.
+    /// The number of claimed events whose lease has not expired: they are queued or being delivered.
     pub locked: u64,
     /// The number of events that have been due for longer than the given time.
     pub overdue: u64,
-    /// The number of overdue events that have an owner, whose lease has expired, and that no other node took over.
+    /// The number of overdue events that have an owner, whose lease has expired, and that no other process took over.
     pub stuck: u64,
-    /// How long the oldest event has been due or claimed.
+    /// How long the oldest event of the type has been due or claimed.
     pub oldest: Duration,
 }
 

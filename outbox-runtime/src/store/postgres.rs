@@ -15,7 +15,9 @@ use super::backend::backend;
 use super::dialect::{
     Check, Dialect, Insert, Locking, OpenTransaction, Places, SkipLocked, writable,
 };
+use super::identity::{self, Address};
 use super::migration_lock::MigrationLock;
+use super::rights::Rights;
 use super::schema::plan::{Migrations, Step};
 use super::{DatabaseErrorKind, FindingLevel, harness};
 
@@ -24,6 +26,13 @@ backend! {
     arrays: |values| values,
     done: |_result| None,
     file: |_pool| None,
+    address: |options| {
+        let (socket, host) = (options.get_socket(), options.get_host());
+        let server = identity::server("postgres", socket, host, options.get_port());
+        let database = options.get_database().unwrap_or(options.get_username());
+        // Which schema a name means is not known here; the table has an id.
+        Address { server: format!("{server}/{database}"), schema: String::new() }
+    },
     relay: |options, timeout| {
         let timeout = timeout.as_millis().to_string();
         let settings = DIALECT.settings.iter().chain(DIALECT.relay_settings).copied();
@@ -43,7 +52,6 @@ backend! {
         };
         let begun = tokio::time::timeout(HEARTBEAT, begin).await;
         let mut listener = begun.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
-        heard();
         // A connection pooler in transaction mode accepts the LISTEN, and forwards no notification.
         let test = async {
             let mut connection = pool.acquire().await?;
@@ -62,6 +70,7 @@ backend! {
                 ));
             }
         }
+        heard();
         let lifetime = pool.options().get_max_lifetime().unwrap_or(Duration::MAX);
         let mut too_old = std::pin::pin!(tokio::time::sleep(lifetime));
         loop {
@@ -187,15 +196,18 @@ pub(super) const DIALECT: Dialect = Dialect {
     insert: Insert::Returning(
         "\
         INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \
-            headers, created_at, available_at, locked_by, locked_at, claim_token, status, attempts) \
+            headers, created_at, available_at, locked_by, locked_at, claim_token, status, done_at, \
+            attempts) \
         SELECT event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload::json, \
             headers::json, {time:created}, \
             CASE WHEN until IS NULL THEN {later:wait} ELSE {time:until} END, \
-            owner, CASE WHEN owner IS NULL THEN NULL ELSE {now} END, token, 0, 0 \
+            owner, CASE WHEN owner IS NULL THEN NULL ELSE {now} END, token, status, \
+            CASE WHEN status = 1 THEN {now} END, 0 \
         FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], \
-            $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[]) \
+            $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[], \
+            $13::bigint[]) \
             WITH ORDINALITY AS new(event_id, event_type, aggregate_type, aggregate_id, tenant_id, \
-            payload, headers, created, until, wait, owner, token, place) \
+            payload, headers, created, until, wait, owner, token, status, place) \
         ORDER BY place \
         ON CONFLICT (event_id) DO NOTHING \
         RETURNING sequence, event_id::text",
@@ -276,6 +288,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     pairs_one_by_one: false,
     by_index: None,
     in_memory: None,
+    table_id: Some("SELECT '{table}'::regclass::oid::bigint"),
     // A limit of -1 means none, and LEAST ignores NULL. `reserved_connections` exists since version 16.
     connection_limit: Some(
         "SELECT LEAST(current_setting('max_connections')::bigint \
@@ -291,6 +304,27 @@ pub(super) const DIALECT: Dialect = Dialect {
     ended: &["\
         SELECT {int:COUNT(*)} FROM (SELECT 1 FROM {table} WHERE {settled:{status}} \
             AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000) AS capped"],
+    // A schema that the user may not use is left out of the search path, so that the table is looked for by name.
+    rights: Some(Rights {
+        names: "\
+            SELECT quote_ident(current_user), quote_ident(nspname) || '.' || quote_ident(relname), \
+                quote_ident(nspname), quote_ident(nspname) || '.outbox_schema', \
+                has_schema_privilege(pg_namespace.oid, 'USAGE')::int::bigint \
+            FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace \
+                JOIN unnest(CASE WHEN '{bare_schema}' <> '' THEN ARRAY['{bare_schema}'] \
+                        ELSE string_to_array(current_setting('search_path'), ',') END) \
+                    WITH ORDINALITY AS path(entry, place) \
+                ON nspname = CASE btrim(entry, '\" ') WHEN '$user' THEN current_user ELSE btrim(entry, '\" ') END \
+            WHERE relname = '{bare}' AND relkind IN ('r', 'p') ORDER BY place LIMIT 1",
+        // An identity column needs no privilege on its sequence.
+        sequence: Some(
+            "SELECT pg_get_serial_sequence('{table}', 'sequence') FROM pg_attribute \
+             WHERE attrelid = '{table}'::regclass AND attname = 'sequence' AND attidentity = '' \
+                AND NOT has_sequence_privilege(pg_get_serial_sequence('{table}', 'sequence'), 'USAGE')",
+        ),
+        lock_requires_update: true,
+        conceals_tables: false,
+    }),
     columns: "\
         SELECT attname::text FROM pg_attribute \
         WHERE attrelid = to_regclass('{table}') AND attnum > 0 AND NOT attisdropped",

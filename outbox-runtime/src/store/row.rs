@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use thiserror::Error;
+
 use super::Backend;
 use super::columns::{Column, RowReader};
 use crate::event::{EventEnvelope, EventId, Headers, Status, StoredParts};
@@ -33,14 +35,20 @@ impl Claim {
     }
 }
 
-/// A row that this node has claimed and cannot decode.
-#[derive(Debug, Clone)]
+/// The error for a row that cannot be decoded, because another program has written or changed it.
+///
+/// Such a row becomes a dead letter when it is claimed, and does not affect others.
+/// [`DeadEvent::event`](super::DeadEvent::event) contains this error. Correct the row with SQL, then replay it, or
+/// discard it.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("row {sequence} cannot be decoded: {reason}")]
+#[non_exhaustive]
 pub struct Undecodable {
-    /// The sequence of the row.
+    /// The number of the row, to find it with SQL.
     pub sequence: i64,
-    /// The token of the claim.
+    /// The fencing token of the row.
     pub token: i64,
-    /// Why it cannot be decoded; never contains its content.
+    /// Which part cannot be decoded, and why; never contains its content.
     pub reason: &'static str,
 }
 

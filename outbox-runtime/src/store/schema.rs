@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use sqlx::Pool;
 
 use super::dialect::Dialect;
+use super::rights::Operation;
 use super::statements::of_schema;
 use super::{Backend, DatabaseErrorKind, Store, Table, columns, with_connection};
 use crate::Error;
@@ -18,37 +19,47 @@ use crate::error::SchemaError;
 use plan::Found;
 pub(super) use plan::Migrations;
 
-/// The relation of a table to the migrations that this program knows.
+/// How a table relates to the schema that this program knows, from [`Admin::schema_state`](crate::Admin::schema_state).
+///
+/// [`Current`](Self::Current), [`Compatible`](Self::Compatible), [`Unversioned`](Self::Unversioned) and
+/// [`Hidden`](Self::Hidden) can be used as they are; [`Older`](Self::Older) and [`Missing`](Self::Missing) after
+/// [`migrate`]; [`Forbidden`](Self::Forbidden) with more privileges; [`Newer`](Self::Newer) only by a later program.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SchemaState {
     /// The table does not exist, or lacks a column of the first version.
     Missing {
+        /// The error of the database, which tells these cases apart.
+        source: sqlx::Error,
+    },
+    /// This user may not read the table, which on MySQL may be missing as well. Grant the privileges on it.
+    Forbidden {
         /// The error of the database.
         source: sqlx::Error,
     },
-    /// The table has every column, and no recorded version: it was created manually.
+    /// The table has every column, and no recorded version: it was created manually. It can be used.
     Unversioned,
-    /// The table has every column, and this user may not read its version.
+    /// The table has every column, and this user may not read its version. It can be used.
     Hidden {
-        /// The error of the database.
+        /// The error of the database about the table `outbox_schema`.
         source: sqlx::Error,
     },
-    /// There are migrations to run.
+    /// The table is of an earlier version, and there are migrations to run.
     Older {
         /// The version of the table: as recorded, or else by its columns and indexes.
         found: i64,
-        /// The latest version.
+        /// The latest version that this program knows, and needs.
         known: i64,
-        /// The statements that lead to the latest version.
+        /// The statements that lead to the latest version, to be run manually.
         sql: String,
     },
-    /// The table is up to date.
+    /// The table has the latest version that this program knows.
     Current {
-        /// Its version, the latest.
+        /// The version of the table and of this program.
         version: i64,
     },
-    /// The table has a later version than this program knows, and permits programs like this one.
+    /// The table has a later version than this program knows, and permits programs like this one: the old program of a
+    /// rolling deploy, for example.
     Compatible {
         /// The version of the table.
         found: i64,
@@ -57,7 +68,7 @@ pub enum SchemaState {
         /// The oldest program that the table permits, by the latest version that it knows.
         min_code: i64,
     },
-    /// The table has a later version than this program knows, and cannot be used.
+    /// The table has a later version than this program knows, and cannot be used by it. Deploy the newer program.
     Newer {
         /// The version of the table.
         found: i64,
@@ -72,8 +83,8 @@ pub enum SchemaState {
 const VERSION_OF: &str = "SELECT {int:version} FROM {versions} WHERE table_name = '{bare}'";
 const MIN_CODE_OF: &str = "SELECT {int:min_code} FROM {versions} WHERE table_name = '{bare}'";
 
-/// Fails if a column is missing; returns no rows.
-fn verify_columns(columns: &[&str]) -> String {
+/// Fails if a column is missing, or may not be read; returns no rows.
+pub(super) fn select_nothing(columns: &[&str]) -> String {
     format!("SELECT {} FROM {{table}} WHERE 1 = 0", columns.join(", "))
 }
 
@@ -91,15 +102,27 @@ pub(super) fn render(dialect: &Dialect, table: &Table, template: &str) -> String
     dialect.render(&sql, table)
 }
 
-/// Returns the SQL that creates the table, to be run manually.
+/// Returns the SQL that creates the table and its indexes, to be run manually.
+///
+/// Use it where the application's user may not create tables: add the output to the migrations of the application, or
+/// give it to a database administrator. It also records the schema version in the table `outbox_schema`.
+///
+/// ```
+/// use outbox::admin::{Table, migration_sql};
+///
+/// let sql = migration_sql::<sqlx::Postgres>(&Table::default());
+/// assert!(sql.contains(r#"CREATE TABLE "outbox_event""#));
+/// ```
 pub fn migration_sql<DB: Backend>(table: &Table) -> String {
     let planned =
         DB::DIALECT.migrations.plan(table, &Found { no_versions: true, ..Found::default() });
     plan::print(DB::DIALECT, table, &planned)
 }
 
-/// Returns the SQL that migrates the table from a version to the latest, to be run manually. Empty if the version
-/// is the latest. [`Store::schema_state`] returns the statements that an existing table needs.
+/// Returns the SQL that migrates the table from a version to the latest, to be run manually. Empty if the version is
+/// the latest; the SQL of [`migration_sql`] if it is below 1.
+///
+/// [`Admin::schema_state`](crate::Admin::schema_state) returns the statements that an existing table needs.
 pub fn migration_sql_from<DB: Backend>(table: &Table, version: i64) -> String {
     if version < 1 {
         return migration_sql::<DB>(table);
@@ -109,16 +132,42 @@ pub fn migration_sql_from<DB: Backend>(table: &Table, version: i64) -> String {
     plan::print(DB::DIALECT, table, &planned)
 }
 
-/// Creates the table, or migrates it to the latest version. Several processes can call it at the same time: one
-/// migrates, and the others wait, as long as the pool waits for a connection (`acquire_timeout`).
+/// Creates the table, or migrates it to the latest version. Does nothing if it has that already.
+///
+/// [`Builder::start`](crate::Builder::start) does this by itself. Call it in a step of the deployment instead, with a
+/// user that may change tables, so that the application's user need not; or run the SQL of [`migration_sql`].
+///
+/// Several processes can call it at the same time: one migrates, and the others wait, as long as the pool waits for a
+/// connection (`acquire_timeout`). Migrations only go forward, and the old program of a rolling deploy continues to
+/// work if the new version permits it.
 ///
 /// A statement that alters a table waits until no transaction uses it, and all other statements on the table wait
-/// behind it. So each waits for a second at most and is then repeated, for as long as the pool waits for a
-/// connection.
+/// behind it. So each waits for a second at most and is then repeated, for as long as the pool waits for a connection.
+///
+/// ```
+/// use outbox::admin::{Admin, Table, migrate};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> outbox::Result<()> {
+/// # let options = sqlx::sqlite::SqlitePoolOptions::new().max_connections(1);
+/// # let pool = options.connect("sqlite::memory:").await?;
+/// let table = Table::new("orders_outbox")?;
+/// migrate(&pool, &table).await?;
+/// Admin::new(pool, table).verify().await?;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
-/// If the table is of a later version that this program cannot use, another session holds the migration lock for
-/// too long, or the database fails.
+/// - [`SchemaError::Newer`] if the table is of a later version that this program cannot use.
+/// - [`SchemaError::Locked`] if another session holds the migration lock for too long: wait, and call it again.
+/// - [`SchemaError::Migration`] if a statement fails, usually for lack of a privilege. On MySQL and MariaDB, the
+///   statements before it stay, and the next call continues.
+///
+/// All are in [`Error::Schema`]. On SQLite, [`Error::WriterLockTimeout`] if a transaction of this process stays open.
+///
+/// # Cancel safety
+/// If the future is dropped, the migration is rolled back, or on MySQL and MariaDB completed by the next call.
 pub async fn migrate<DB: Backend>(pool: &Pool<DB>, table: &Table) -> Result<(), Error> {
     let (begun, limit) = (Instant::now(), pool.options().get_acquire_timeout());
     loop {
@@ -272,6 +321,9 @@ impl<DB: Backend> Store<DB> {
                 let sql = migration_sql::<DB>(&self.table);
                 SchemaError::Missing { table, sql, source }
             }
+            SchemaState::Forbidden { source } => {
+                self.may_not_read(&[Operation::Read], source).await
+            }
             SchemaState::Older { found, known, sql } => {
                 SchemaError::Older { table, found, known, sql }
             }
@@ -304,7 +356,7 @@ impl<DB: Backend> Store<DB> {
                 };
                 match first {
                     Ok(()) => false,
-                    Err(source) => return missing(source),
+                    Err(source) => return self.unreadable(source).await,
                 }
             }
         };
@@ -359,7 +411,7 @@ impl<DB: Backend> Store<DB> {
     }
 
     async fn has_columns(&self, columns: &[&str]) -> sqlx::Result<()> {
-        let sql = of_schema(DB::DIALECT, &self.table, &verify_columns(columns));
+        let sql = of_schema(DB::DIALECT, &self.table, &select_nothing(columns));
         self.rows_once(sql, vec![]).await.map(drop)
     }
 
@@ -367,15 +419,16 @@ impl<DB: Backend> Store<DB> {
         let rows = self.rows_once(of_schema(DB::DIALECT, &self.table, template), vec![]).await?;
         rows.first().map_or(Ok(None), |row| DB::int(row, 0))
     }
-}
 
-/// Returns the state of a table from which the columns of the first version cannot be read.
-fn missing(source: sqlx::Error) -> Result<SchemaState, Error> {
-    match DatabaseErrorKind::from_error(&source) {
-        DatabaseErrorKind::NoTable
-        | DatabaseErrorKind::NoColumn
-        | DatabaseErrorKind::NoDatabase
-        | DatabaseErrorKind::Rights => Ok(SchemaState::Missing { source }),
-        _ => Err(Error::database("checking the table")(source)),
+    /// Returns the state of a table from which the columns of the first version cannot be read.
+    async fn unreadable(&self, source: sqlx::Error) -> Result<SchemaState, Error> {
+        match DatabaseErrorKind::from_error(&source) {
+            DatabaseErrorKind::NoTable => Ok(self.missing_or_forbidden(source).await),
+            DatabaseErrorKind::NoColumn | DatabaseErrorKind::NoDatabase => {
+                Ok(SchemaState::Missing { source })
+            }
+            DatabaseErrorKind::Rights => Ok(SchemaState::Forbidden { source }),
+            _ => Err(Error::database("checking the table")(source)),
+        }
     }
 }

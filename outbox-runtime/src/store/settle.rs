@@ -23,13 +23,20 @@ pub struct Settlement {
     pub verdict: Verdict,
 }
 
-/// What happens to a row that is done.
+/// What happens to the row of an event when it is delivered; see [`Config::completion`](crate::Config::completion).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Completion {
-    /// It stays until it is purged.
+    /// The row stays, with the status DONE, until it is purged
+    /// ([`PurgeConfig::retention`](crate::PurgeConfig::retention)).
+    ///
+    /// It is a history of what was delivered and when, and an event that is written again under the same id is
+    /// recognised as a duplicate for as long.
     #[default]
     Keep,
-    /// It is deleted at once.
+    /// The row is deleted at once, so that the table contains only pending and dead events.
+    ///
+    /// It saves space and the purge. There is no history, and an event that is written again under the same id is
+    /// delivered again.
     Delete,
 }
 

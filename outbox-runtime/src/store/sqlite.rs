@@ -15,6 +15,7 @@ use super::backend::backend;
 use super::dialect::{
     Check, Dialect, Insert, Locking, OpenTransaction, Places, SkipLocked, writable,
 };
+use super::identity::Address;
 use super::schema::plan::{Migrations, Step};
 use super::{DatabaseErrorKind, FindingLevel, harness};
 
@@ -23,6 +24,11 @@ backend! {
     arrays: |values| serde_json::to_string(&values).unwrap_or_default(),
     done: |_result| None,
     file: |pool| Some(pool.connect_options().get_filename().to_owned()),
+    address: |options| {
+        let file = options.get_filename();
+        let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+        Address { server: format!("sqlite:{}", file.display()), schema: "main".to_owned() }
+    },
     relay: |options, _timeout| options,
     listen: |_pool, _channel, _heard| std::future::pending().await,
 }
@@ -89,10 +95,12 @@ pub(super) const DIALECT: Dialect = Dialect {
     insert: Insert::Returning(
         "\
         INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \
-            headers, created_at, available_at, locked_by, locked_at, claim_token, status, attempts) \
+            headers, created_at, available_at, locked_by, locked_at, claim_token, status, done_at, \
+            attempts) \
         SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, \
             value ->> 6, value ->> 7, COALESCE(value ->> 8, {now} + (value ->> 9)), value ->> 10, \
-            CASE WHEN value ->> 10 IS NULL THEN NULL ELSE {now} END, value ->> 11, 0, 0 \
+            CASE WHEN value ->> 10 IS NULL THEN NULL ELSE {now} END, value ->> 11, value ->> 12, \
+            CASE WHEN value ->> 12 = 1 THEN {now} END, 0 \
         FROM json_each($1) WHERE true ORDER BY key \
         ON CONFLICT (event_id) DO NOTHING \
         RETURNING sequence, event_id",
@@ -166,6 +174,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     pairs_one_by_one: false,
     by_index: Some(("INDEXED BY ", "")),
     in_memory: Some("SELECT COUNT(*) FROM pragma_database_list WHERE name = 'main' AND file = ''"),
+    table_id: None,
     connection_limit: None,
     encrypted: None,
     notify: None,
@@ -176,6 +185,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     ended: &["\
         SELECT COUNT(*) FROM (SELECT 1 FROM {table} {by:purge} WHERE {settled:{status}} \
             AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000)"],
+    rights: None,
     columns: "SELECT name FROM pragma_table_info('{bare}')",
     indexes: "SELECT name FROM pragma_index_list('{bare}')",
     migrations: Migrations {

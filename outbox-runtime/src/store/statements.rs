@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use super::dialect::{self, Dialect, Locking, SkipLocked};
 use super::{
     Table, columns, dead, doctor, filter, insert, inspect, peek, pending, pending_change, position,
-    purge, schema, settle, stats,
+    purge, rights, schema, settle, stats, unroutable,
 };
 
 /// The statements of one table.
@@ -49,6 +49,7 @@ pub(super) struct Statements {
     pub(super) pending: [SqlStr; 2],
     pub(super) estimate: SqlStr,
     pub(super) in_memory: Option<SqlStr>,
+    pub(super) table_id: Option<SqlStr>,
     pub(super) connection_limit: Option<SqlStr>,
     pub(super) encrypted: Option<SqlStr>,
     pub(super) notify: Option<SqlStr>,
@@ -60,6 +61,7 @@ pub(super) struct Statements {
     pub(super) pending_by_type: [[SqlStr; 2]; 2],
     pub(super) pending_changes: [SqlStr; 3],
     pub(super) doctor: doctor::Sql,
+    pub(super) rights: Option<rights::Sql>,
 }
 
 /// A statement that changes rows by primary key.
@@ -86,6 +88,7 @@ pub(super) struct Claims {
     pub(super) fresh: SqlStr,
     pub(super) retried: SqlStr,
     pub(super) unknown: [SqlStr; 2],
+    pub(super) unroutable_types: [SqlStr; 2],
 }
 
 impl Statements {
@@ -155,6 +158,7 @@ impl Statements {
             pending: ["0", "2"].map(|status| sql(&stats::PENDING.replace("{status}", status))),
             estimate: sql(dialect.estimate),
             in_memory: dialect.in_memory.map(SqlSafeStr::into_sql_str),
+            table_id: dialect.table_id.map(sql),
             connection_limit: dialect.connection_limit.map(SqlSafeStr::into_sql_str),
             encrypted: dialect.encrypted.map(SqlSafeStr::into_sql_str),
             notify: dialect.notify.map(SqlSafeStr::into_sql_str),
@@ -168,6 +172,7 @@ impl Statements {
             pending_by_type: pending::sql(sql),
             pending_changes: pending_change::sql(sql),
             doctor: doctor::Sql::new(dialect, sql),
+            rights: rights::Sql::new(dialect, |template| of_schema(dialect, table, template)),
         }
     }
 }
@@ -231,7 +236,9 @@ impl Claims {
         // The pairs are the last arguments of the claim, and the only ones of the count.
         let unknown = |status| safe(sql(stats::UNKNOWN, status).as_str().replace("$10", "$1"));
         let unknown = [unknown("0"), unknown("2")];
-        Self { fresh: sql(claim, "0"), retried: sql(claim, "2"), unknown }
+        let types = |status| safe(sql(unroutable::TYPES, status).as_str().replace("$10", "$2"));
+        let unroutable_types = [types("0"), types("2")];
+        Self { fresh: sql(claim, "0"), retried: sql(claim, "2"), unknown, unroutable_types }
     }
 }
 

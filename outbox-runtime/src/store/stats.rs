@@ -30,21 +30,40 @@ pub(super) const DEAD: &str = "\
 
 pub(super) const NOW: &str = "SELECT {micros:{now}}";
 
-/// Counts of an outbox. Each is read from an index and goes up to 100,000.
+/// Counts of an outbox, from [`Admin::stats`](crate::Admin::stats) and for
+/// [`MetricsExporter::table`](crate::MetricsExporter::table).
+///
+/// Each is read from an index and has a limit, so that reading them stays cheap however large the backlog is: up to
+/// 100,000 new and 100,000 retried events are counted, and up to 100,000 dead letters.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// # async fn example(outbox: outbox::Outbox<sqlx::Postgres>) -> outbox::Result<()> {
+/// let stats = outbox.admin().stats().await?;
+/// if stats.oldest_overdue > Duration::from_secs(60) {
+///     println!("delivery is late: {} events are pending, {} of them claimed", stats.pending, stats.locked);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The number of events that are not delivered yet, claimed or not.
+    /// The number of events that are not delivered yet, claimed or not, due or not.
     pub pending: u64,
-    /// The number of claimed events.
+    /// The number of events that a process has claimed, and whose lease has not expired.
     pub locked: u64,
-    /// The number of pending events that this process has no listener for.
+    /// The number of pending events that this process has no listener for. Zero if the listeners are not known, as in
+    /// [`Admin::new`](crate::Admin::new).
     pub unroutable: u64,
-    /// The number of dead letters.
+    /// The number of dead letters, which wait for a person.
     pub dead: u64,
-    /// The number of events that are delivered and not purged yet, as estimated by the database.
+    /// The number of events that are delivered and not purged yet, as estimated from the statistics of the database.
     pub done_estimate: u64,
-    /// How long the oldest pending event has been due or claimed.
+    /// How long the oldest pending event has been due or claimed; the best single number to alert on.
+    ///
+    /// Each retry sets a new due time, so an event that keeps failing does not appear old here.
     pub oldest_overdue: Duration,
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::diff;
 use crate::event::{Chosen, EventEnvelope, EventError, IntoEnvelope};
 
-/// The event that an assertion compares with.
+/// The event that an assertion compares with. The macros make it, from any value with [`IntoExpectation`].
 #[derive(Debug)]
 pub struct Expectation(Expected);
 
@@ -28,7 +28,7 @@ enum Expected {
             or the name of an event type in quotes"
 )]
 pub trait IntoExpectation {
-    /// Converts the value.
+    /// Converts an event, or the name of an event type, into what the assertions compare with.
     fn into_expectation(self) -> Expectation;
 }
 

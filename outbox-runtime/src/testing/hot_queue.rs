@@ -14,6 +14,7 @@ use crate::log_throttle::LogThrottle;
 use crate::metrics::Meter;
 use crate::poll::Wake;
 use crate::store::{Backend, Store, Table};
+use crate::trace::Tenant;
 use crate::write::{Admission, HotPath, HotRelay, Writer, WriterHook};
 
 /// The hot queue of a [`writer_with_hot_queue`]. Its events stay in it.
@@ -21,12 +22,18 @@ use crate::write::{Admission, HotPath, HotRelay, Writer, WriterHook};
 pub struct HotQueue {
     inflight: Arc<InFlight>,
     permits: usize,
+    wake: Arc<Wake>,
 }
 
 impl HotQueue {
     /// Returns the number of free places.
     pub fn free(&self) -> usize {
         self.permits - self.inflight.depths().0
+    }
+
+    /// Returns whether a commit has woken the poller.
+    pub fn has_woken_poller(&self) -> bool {
+        self.wake.is_called()
     }
 
     /// Returns the sequence and the type of every queued event.
@@ -60,7 +67,7 @@ pub fn writer_with_hot_queue<DB: Backend>(
     let listeners = ListenerRegistry::new().allow_empty().build().unwrap_or_else(|error| {
         unreachable!("an empty registry is allowed: {error}");
     });
-    let meter = Arc::new(Meter::new(Box::new(exporter), store.table(), &listeners));
+    let meter = Arc::new(Meter::new(Box::new(exporter), store.table(), &listeners, Tenant::Shown));
     let relay = HotRelay {
         inflight: Arc::clone(&inflight),
         listeners: Arc::new(listeners),
@@ -72,7 +79,8 @@ pub fn writer_with_hot_queue<DB: Backend>(
         runtime: Handle::current(),
         full: LogThrottle::default(),
     };
+    let (no_listener, wake) = (Arc::clone(relay.listeners.no_listener()), Arc::clone(&relay.wake));
     let hot_path = HotPath::new(Some(relay), None);
-    let queue = HotQueue { inflight, permits };
-    (Writer::with(store, hooks, hot_path, Some(meter)), queue)
+    let queue = HotQueue { inflight, permits, wake };
+    (Writer::with(store, hooks, hot_path, Some(meter), no_listener), queue)
 }

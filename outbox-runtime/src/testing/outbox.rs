@@ -240,8 +240,8 @@ impl<DB: Backend> TestOutbox<DB> {
     /// of the pool, or because SQLite permits one writer at a time.
     ///
     /// # Cancel safety
-    /// If the future is dropped, its listener call is cancelled, and the events of its batch stay claimed by this
-    /// outbox, which does not deliver them any more.
+    /// If the future is dropped during a listener call, the call is cancelled and its event stays claimed: this outbox
+    /// does not deliver it any more. The next call continues with the other events.
     #[track_caller]
     pub fn drain(&self) -> impl Future<Output = Report> + Send {
         let place = Location::caller();

@@ -2,8 +2,11 @@ use crate::event::EventEnvelope;
 use crate::store::Backend;
 use crate::write::Tx;
 
-/// Returns the events that a transaction has written so far, in order: those that wait for the commit, and those
-/// that were flushed. An event whose id existed already is not among them.
+/// Returns the events that a transaction has written so far, in order: those that wait for the commit, and those that
+/// were flushed. An event whose id existed already is not among them.
+///
+/// Use it where [`assert_published!`](crate::testing::assert_published) is not enough, for example to compare headers
+/// of several events.
 ///
 /// ```
 /// # use outbox::tx::Backend;
@@ -16,7 +19,7 @@ pub fn published(events: &(impl Published + ?Sized)) -> Vec<EventEnvelope> {
     events.published()
 }
 
-/// A source of published events: a transaction, or the result of
+/// A source of published events: an open [`Tx`], or a list such as the result of
 /// [`TestOutbox::published`](super::TestOutbox::published).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no published events",
@@ -24,7 +27,7 @@ pub fn published(events: &(impl Published + ?Sized)) -> Vec<EventEnvelope> {
     note = "give a `Tx`, or what was committed: `outbox.published().await`"
 )]
 pub trait Published {
-    /// Returns the events, in order.
+    /// Returns the events, in the order in which they were written.
     fn published(&self) -> Vec<EventEnvelope>;
 
     /// Returns whether the events are as they were written, and not as they were stored.

@@ -6,10 +6,26 @@ use crate::error::chain;
 use crate::event::{EventEnvelope, EventId, Verdict, VerdictKind};
 use crate::inflight::QueuedEvent;
 
-/// The deliveries of a [`drain`](super::TestOutbox::drain). `{report}` lists them one by one.
+/// The deliveries of a [`drain`](super::TestOutbox::drain): what happened to each event, and counts of it.
 ///
-/// An event that is delivered in several attempts is there once for each. A row that cannot be decoded at all
-/// becomes dead and is not in the report.
+/// Its `Display` form lists them one by one, so pass it to an assertion as the message. An event that is delivered in
+/// several attempts is there once for each. A row that cannot be decoded at all becomes dead and is not in the report.
+///
+/// ```
+/// # use outbox::listener::{Delivery, ListenerRegistry};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> outbox::Result<()> {
+/// # let registry = ListenerRegistry::new().register("Paid", |_: Delivery| async { Err::<(), _>("no address") });
+/// # let outbox = outbox::testing::outbox().listeners(registry).start().await;
+/// # let mut tx = outbox.begin().await?;
+/// # tx.write(outbox::EventEnvelope::json("Paid", "{}")?)?;
+/// # tx.commit().await?;
+/// let report = outbox.drain().await;
+/// assert_eq!((report.delivered(), report.retried()), (0, 1), "{report}");
+/// assert_eq!(report.events()[0].error.as_deref(), Some("no address"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Default)]
 #[must_use = "it contains the results of the deliveries"]
 pub struct Report {
@@ -17,25 +33,26 @@ pub struct Report {
     failure: Option<Error>,
 }
 
-/// One delivery.
+/// One delivery in a [`Report`]: an event, and what followed from calling its listener.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Reported {
-    /// The event.
+    /// The event as it was read from its row.
     pub event: EventEnvelope,
-    /// What followed from the delivery.
+    /// What followed from the delivery: a verdict, or why there is none.
     pub result: DeliveryResult,
     /// Why its listener failed, or was left aside.
     pub error: Option<String>,
 }
 
-/// What followed from a delivery.
+/// What followed from a delivery in a test. Compare it with a [`VerdictKind`] through [`Report::count`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeliveryResult {
-    /// The event has a verdict.
+    /// The listener was called, or the event was given up, and this verdict was recorded.
     Verdict(VerdictKind),
-    /// No listener handles the event; it waits for a process that has one.
+    /// No listener handles the event; it waits for a process that has one. Its type or its aggregate type may be
+    /// misspelt.
     Unroutable,
     /// The event's listener asks for a `Tx` of another database, so that this test cannot call it.
     LeftAside,
@@ -45,32 +62,33 @@ pub enum DeliveryResult {
 }
 
 impl Report {
-    /// Returns every delivery, in order.
+    /// Returns every delivery, in the order in which they happened; events that could not be delivered come last.
     pub fn events(&self) -> &[Reported] {
         &self.events
     }
 
-    /// Returns why the drain stopped, if the database failed.
+    /// Returns why the drain stopped early, if the database failed; `None` if nothing was left to deliver.
     pub fn failure(&self) -> Option<&Error> {
         self.failure.as_ref()
     }
 
-    /// Returns how many events were delivered.
+    /// Returns the number of events whose listener handled them.
     pub fn delivered(&self) -> usize {
         self.count(VerdictKind::Done)
     }
 
-    /// Returns how many attempts failed that are followed by another one.
+    /// Returns the number of attempts that failed and are followed by another one, after their delay.
     pub fn retried(&self) -> usize {
         self.count(VerdictKind::Retry)
     }
 
-    /// Returns how many events were given up.
+    /// Returns the number of events that were given up and are dead letters now.
     pub fn dead(&self) -> usize {
         self.count(VerdictKind::Dead)
     }
 
-    /// Returns how many events are delivered again without having spent an attempt.
+    /// Returns the number of deliveries that will be repeated without a failed attempt, such as after
+    /// [`Outcome::RetryAfter`](crate::listener::Outcome::RetryAfter).
     pub fn deferred(&self) -> usize {
         let is_deferred = |kind| {
             use VerdictKind::{Cancelled, Deferred, Postponed, Released};
@@ -82,7 +100,7 @@ impl Report {
             .count()
     }
 
-    /// Returns how many events are unroutable.
+    /// Returns the number of due events that no listener of the test handles.
     pub fn unroutable(&self) -> usize {
         self.count(DeliveryResult::Unroutable)
     }
@@ -127,12 +145,12 @@ impl Report {
 }
 
 impl Reported {
-    /// Returns the event's unique id.
+    /// Returns the unique id of the event, as [`Tx::write`](crate::write::Tx::write) returned it.
     pub fn event_id(&self) -> EventId {
         self.event.event_id()
     }
 
-    /// Returns the event's type name.
+    /// Returns the name of the event's type.
     pub fn event_type(&self) -> &str {
         self.event.event_type()
     }

@@ -18,11 +18,13 @@ impl<DB: Backend> Stepper<DB> {
         self.listeners().left_aside().find(|aside| aside.listener.keys().any(|its| its == key))
     }
 
-    /// Reports a due event that is not delivered here. An event with a listener is to be delivered by the next drain,
-    /// and a handler takes every event.
+    /// Reports a due event that is not delivered here. An event that has a listener, or needs
+    /// none, is settled by the next drain, and a handler takes every event.
     pub(super) fn report_undeliverable(&self, event: &EventEnvelope, report: &mut Report) {
-        let listener = self.listeners().find(event.aggregate_type(), event.event_type());
-        if self.poller.handler.is_some() || listener.is_some() {
+        let listeners = self.listeners();
+        let listener = listeners.find(event.aggregate_type(), event.event_type());
+        let is_settled_here = listener.is_some() || listeners.no_listener().covers(event);
+        if self.poller.handler.is_some() || is_settled_here {
             return;
         }
         match self.left_aside(event) {

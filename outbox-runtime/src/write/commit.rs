@@ -13,14 +13,24 @@ use super::{Shared, Tx, WriteOutcome, Written};
 use crate::Error;
 use crate::event::EventEnvelope;
 use crate::inflight::Permit;
-use crate::store::{Backend, Completion, Inserted, NewRow, Purpose, Settlement};
+use crate::store::{Backend, Completion, InitialState, Inserted, NewRow, Purpose, Settlement};
 
 /// An event that is in the database, though not committed.
 #[derive(Debug)]
 pub(super) struct Flushed {
     pub(super) envelope: EventEnvelope,
     pub(super) inserted: Inserted,
-    permit: Option<Permit>,
+    destination: Destination,
+}
+
+/// Where an event goes after its commit.
+#[derive(Debug)]
+enum Destination {
+    HotQueue(Permit),
+    /// To the poller of any node.
+    Poller,
+    /// Nowhere: it needs no listener, or its row was there before.
+    Nowhere,
 }
 
 impl Flushed {
@@ -31,6 +41,9 @@ impl Flushed {
         Written { event_id, sequence: self.inserted.sequence, outcome }
     }
 }
+
+const DROPPED: &str =
+    "a transaction was dropped with events that were never committed; they are rolled back";
 
 impl<DB: Backend> Tx<DB> {
     pub(super) async fn begin(shared: Arc<Shared<DB>>, purpose: Purpose) -> Result<Self, Error> {
@@ -167,29 +180,38 @@ impl<DB: Backend> Tx<DB> {
     pub(super) async fn insert_buffer(&mut self) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         let events = self.buffer.clone();
-        let mut held = self.flushed.iter().filter(|flushed| flushed.permit.is_some()).count();
-        let reserve = |event: &EventEnvelope| {
+        let has_permit =
+            |flushed: &&Flushed| matches!(flushed.destination, Destination::HotQueue(_));
+        let mut held = self.flushed.iter().filter(has_permit).count();
+        let choose = |event: &EventEnvelope| {
+            if shared.no_listener.covers(event) {
+                return Destination::Nowhere;
+            }
             let permit = shared.hot_path.reserve(event, held);
             held += usize::from(permit.is_some());
-            permit
+            permit.map_or(Destination::Poller, Destination::HotQueue)
         };
-        let permits: Vec<Option<Permit>> = events.iter().map(reserve).collect();
+        let destinations: Vec<Destination> = events.iter().map(choose).collect();
         self.inserted_at.get_or_insert_with(Instant::now);
         let lease = shared.hot_path.lease();
-        let row = |(envelope, permit): (_, &Option<Permit>)| NewRow {
-            envelope,
-            claimed: lease.filter(|_| permit.is_some()),
+        let row = |(envelope, destination)| {
+            let state = match (destination, lease) {
+                (&Destination::Nowhere, _) => InitialState::Done,
+                (&Destination::HotQueue(_), Some(lease)) => InitialState::Claimed(lease),
+                (&Destination::HotQueue(_) | &Destination::Poller, _) => InitialState::Due,
+            };
+            NewRow { envelope, state }
         };
-        let rows: Vec<NewRow<'_>> = events.iter().zip(&permits).map(row).collect();
+        let rows: Vec<NewRow<'_>> = events.iter().zip(&destinations).map(row).collect();
         let inserted = shared.store.insert(self.sqlx(), &rows).await;
         let inserted = inserted.map_err(|error| shared.store.lost_or(error))?;
         self.buffer.clear();
-        let results = events.iter().zip(inserted).zip(permits);
-        self.flushed.extend(results.map(|((envelope, inserted), permit)| Flushed {
+        let results = events.iter().zip(inserted).zip(destinations);
+        self.flushed.extend(results.map(|((envelope, inserted), destination)| Flushed {
             envelope: envelope.clone(),
             inserted,
             // The row of a duplicate is not ours: it frees its permit.
-            permit: permit.filter(|_| !inserted.duplicate),
+            destination: if inserted.duplicate { Destination::Nowhere } else { destination },
         }));
         Ok(())
     }
@@ -206,6 +228,21 @@ impl<DB: Backend> Tx<DB> {
         sound
     }
 
+    /// Logs that a transaction with events is dropped. A test should notice, and a panic is reported anyway.
+    fn report_drop(&self) {
+        let new = self.flushed.iter().filter(|flushed| !flushed.inserted.duplicate).count();
+        let events = self.buffer.len() + new;
+        if events == 0 || std::thread::panicking() {
+            return;
+        }
+        let table = self.shared.store.table();
+        if self.shared.store.is_in_test() {
+            tracing::warn!(%table, events, "{DROPPED}");
+        } else {
+            tracing::debug!(%table, events, "{DROPPED}");
+        }
+    }
+
     /// Frees the permits and calls the hooks.
     fn after_rollback(&mut self) {
         let flushed = self.flushed.drain(..).filter(|flushed| !flushed.inserted.duplicate);
@@ -219,20 +256,20 @@ impl<DB: Backend> Tx<DB> {
     fn after_commit(&self, flushed: Vec<Flushed>) {
         let (mut events, mut hot) = (Vec::new(), Vec::new());
         let mut left = LeftToPoller { since: self.inserted_at, ..LeftToPoller::default() };
-        for Flushed { envelope, inserted, permit } in flushed {
+        for Flushed { envelope, inserted, destination } in flushed {
             if !inserted.duplicate {
                 if let Some(meter) = &self.shared.meter {
                     meter.committed(&envelope);
                 }
                 events.push(envelope.clone());
             }
-            match permit {
-                Some(permit) => {
+            match destination {
+                Destination::HotQueue(permit) => {
                     hot.push(HotEvent { permit, sequence: inserted.sequence, envelope });
                 }
-                None if inserted.duplicate => {}
-                None if envelope.delay().is_some() => left.delayed += 1,
-                None => left.due += 1,
+                Destination::Poller if envelope.delay().is_some() => left.delayed += 1,
+                Destination::Poller => left.due += 1,
+                Destination::Nowhere => {}
             }
         }
         if !events.is_empty() {
@@ -247,6 +284,7 @@ impl<DB: Backend> Drop for Tx<DB> {
     #[expect(clippy::disallowed_methods, reason = "the rollback must outlive its transaction")]
     fn drop(&mut self) {
         let Some(mut inner) = self.inner.take() else { return };
+        self.report_drop();
         let (store, writer_guard) = (self.shared.store.clone(), self.writer_guard.take());
         // Also where there is no runtime around; the next writer waits until it is undone.
         self.runtime.spawn(async move {

@@ -4,15 +4,47 @@ use super::hot_path::{HotEvent, LeftToPoller};
 use super::{Shared, Writer};
 use crate::Error;
 use crate::event::{EventEnvelope, EventId, IntoEnvelope};
-use crate::store::{Backend, NewRow};
+use crate::store::{Backend, InitialState, NewRow};
 use crate::trace;
 
-/// Proof that an event was inserted in a transaction of the application's own. Dropping it costs only latency:
-/// the poller finds the event.
+/// Proof that an event was inserted in a transaction of the application's own, from
+/// [`Writer::write_in`](super::Writer::write_in).
+///
+/// Give it back when the transaction has ended: to [`committed`](super::Writer::committed), which delivers the event at
+/// once and calls the hooks, or to [`rolled_back`](super::Writer::rolled_back). Dropping it loses no event: if the
+/// transaction commits, a poller finds the event a little later.
+///
+/// # Examples
+///
+/// The transaction is begun, committed and passed around by code that knows nothing of the outbox:
+///
+/// ```
+/// use outbox::EventEnvelope;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let outbox = outbox::testing::outbox()
+/// #     .listeners(outbox::listener::ListenerRegistry::new())
+/// #     .schema("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+/// #     .start()
+/// #     .await;
+/// # let pool = outbox.pool();
+/// let mut tx = pool.begin().await?;                     // a transaction of sqlx
+/// sqlx::query("INSERT INTO orders DEFAULT VALUES").execute(&mut *tx).await?;
+/// let receipt = outbox.write_in(&mut tx, EventEnvelope::json("Ordered", "{}")?).await?;
+/// tx.commit().await?;
+///
+/// if let Some(receipt) = receipt {                      // `None` if a hook suppressed the event
+///     outbox.committed(receipt).await?;
+/// }
+/// # assert_eq!(outbox.published().await.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "give it to `committed` after the commit, or drop it and leave the event to the poller"]
 pub struct Receipt {
-    /// The event's unique id.
+    /// The event's unique id, generated or set by the caller.
     pub event_id: EventId,
     is_new: bool,
     /// The rows that are new; more than one if a hook has added events.
@@ -27,11 +59,12 @@ impl Receipt {
     /// An event that a hook suppressed has no receipt at all.
     ///
     /// ```
-    /// # #[cfg(not(feature = "testing"))] fn main() {}
-    /// # #[cfg(feature = "testing")] #[tokio::main(flavor = "current_thread")]
+    /// use outbox::EventEnvelope;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let outbox = outbox::testing::outbox().start().await;
-    /// let paid = outbox::event::EventEnvelope::json("Paid", "{}")?;
+    /// # let outbox = outbox::testing::outbox().listeners(outbox::listener::ListenerRegistry::new()).start().await;
+    /// let paid = EventEnvelope::json("Paid", "{}")?;
     /// let mut tx = outbox.pool().begin().await?;
     /// let first = outbox.write_in(&mut tx, paid.clone()).await?.expect("no hook suppresses it");
     /// let second = outbox.write_in(&mut tx, paid).await?.expect("no hook suppresses it");
@@ -50,18 +83,31 @@ impl Receipt {
 }
 
 impl<DB: Backend> Writer<DB> {
-    /// Writes an event in a transaction of the application's own: a plain `sqlx::Transaction`, or a connection
-    /// that another layer passes on. The row is due as soon as that transaction commits.
+    /// Writes an event in a transaction of the application's own: a plain `sqlx::Transaction`, or a connection that
+    /// another layer passes on. The row is due as soon as that transaction commits, or done if the event
+    /// needs no listener.
     ///
-    /// Call it late: the row is inserted now, and its lock is kept until that transaction ends. Another
-    /// transaction that writes the same id waits for as long; see [`Tx::flush`](super::Tx::flush).
+    /// Use it where a framework or a repository layer begins the transactions. Otherwise [`begin`](Self::begin) is
+    /// simpler: its [`Tx`](super::Tx) knows by itself when it is committed. Here the caller reports it with
+    /// [`committed`](Self::committed); see [`Receipt`] for an example. Returns `None` if a hook suppressed the event.
+    ///
+    /// Call it late: the row is inserted now, and its lock is kept until that transaction ends. Another transaction
+    /// that writes the same id waits for as long; see [`Tx::flush`](super::Tx::flush).
     ///
     /// It checks first that the connection has a transaction, which is a round trip on MySQL and MariaDB.
     ///
     /// # Errors
-    /// [`Error::NoTransaction`] if the connection has no transaction, and [`Error::TransactionLost`] if the
-    /// database has ended it after a failed statement: an event would be committed without its business
-    /// write. Nothing is written then, nor if the event is refused, or the database fails.
+    /// - [`Error::NoTransaction`] if the connection has no transaction: the event would be committed without its
+    ///   business write. Begin one.
+    /// - [`Error::TransactionLost`] if the database has ended the transaction after a failed statement. Roll back.
+    /// - [`Error::Event`] if the event is invalid, and [`Error::Hook`] if a hook refuses it. The transaction can still
+    ///   be used.
+    /// - [`Error::Database`] if the database fails. Roll back.
+    ///
+    /// In each case the event is not written.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the event may or may not be part of the transaction: roll it back.
     pub async fn write_in(
         &self,
         connection: &mut DB::Connection,
@@ -72,8 +118,12 @@ impl<DB: Backend> Writer<DB> {
         shared.store.require_transaction(connection).await?;
         let events = shared.hooks.before_write(vec![event])?;
         let events: Vec<EventEnvelope> = events.into_iter().map(trace::carry).collect();
-        let rows: Vec<NewRow<'_>> =
-            events.iter().map(|envelope| NewRow { envelope, claimed: None }).collect();
+        let row = |envelope| {
+            let covered = shared.no_listener.covers(envelope);
+            let state = if covered { InitialState::Done } else { InitialState::Due };
+            NewRow { envelope, state }
+        };
+        let rows: Vec<NewRow<'_>> = events.iter().map(row).collect();
         let since = Instant::now();
         let inserted = shared.store.insert(connection, &rows).await;
         let inserted = inserted.map_err(|error| shared.store.lost_or(error))?;
@@ -85,11 +135,17 @@ impl<DB: Backend> Writer<DB> {
         Ok(first.map(|(event_id, is_new)| Receipt { event_id, is_new, inserted, since }))
     }
 
-    /// Reports that the transaction of a receipt was committed, so that the event can be delivered at once, and
-    /// calls the hooks. If another node has claimed the event already, that node delivers it.
+    /// Reports that the transaction of a receipt was committed, so that the event can be delivered at once, and calls
+    /// the hooks. If another node has claimed the event already, that node delivers it.
+    ///
+    /// Call it only after a commit that succeeded. If the hot queue of this process takes the event, its row is claimed
+    /// with one statement; otherwise, and always with a [`Writer`] of its own, the event is left to a poller.
     ///
     /// # Errors
-    /// If the database fails; the poller finds the event then.
+    /// [`Error::Database`] if the database fails. The event is committed all the same, and a poller delivers it.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the event is not lost: a poller delivers it, at the latest after a lease.
     pub async fn committed(&self, receipt: Receipt) -> Result<(), Error> {
         let events: Vec<EventEnvelope> = receipt.events().cloned().collect();
         if let Some(meter) = &self.shared.meter {
@@ -97,7 +153,9 @@ impl<DB: Backend> Writer<DB> {
         }
         self.shared.hooks.after_commit(&events);
         for (sequence, envelope) in receipt.inserted {
-            self.enqueue(sequence, envelope, receipt.since).await?;
+            if !self.shared.no_listener.covers(&envelope) {
+                self.enqueue(sequence, envelope, receipt.since).await?;
+            }
         }
         Ok(())
     }
@@ -124,8 +182,8 @@ impl<DB: Backend> Writer<DB> {
         Ok(())
     }
 
-    /// Reports that the transaction of a receipt was rolled back, and calls the hooks. Only they need it: the
-    /// event is not delivered in any case.
+    /// Reports that the transaction of a receipt was rolled back, and calls the hooks. Only they need it: the event is
+    /// not delivered in any case.
     pub fn rolled_back(&self, receipt: Receipt) {
         let events: Vec<EventEnvelope> = receipt.events().cloned().collect();
         self.shared.hooks.after_rollback(&events);

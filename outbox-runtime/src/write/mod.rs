@@ -24,11 +24,38 @@ use std::sync::Arc;
 use sqlx::Pool;
 
 use crate::Error;
+use crate::listener::NoListener;
 use crate::metrics::Meter;
 use crate::store::{Backend, Purpose, Store, StoreOf, Table};
 use hook::Hooks;
 
-/// Writes events in transactions of one database.
+/// Writes events in transactions of one database, without a running outbox.
+///
+/// A running [`Outbox`](crate::Outbox) has the same methods. Use a `Writer` in programs that only publish, such as a
+/// command-line tool or a scheduled job: it starts no loops, opens no connections of its own and has nothing to shut
+/// down. Another process delivers the events, when its poller finds them. Hooks, metrics and notifications belong to an
+/// outbox; for these, start one in the mode [`WriterOnly`](crate::Mode::WriterOnly).
+///
+/// Cloning it copies a pointer. The table must exist: an outbox creates it at its start,
+/// [`migrate`](crate::store::migrate) ahead of time.
+///
+/// # Examples
+///
+/// ```no_run
+/// use outbox::EventEnvelope;
+/// use outbox::admin::{DEFAULT_TABLE, Table};
+/// use outbox::tx::Writer;
+///
+/// # async fn example(pool: sqlx::PgPool) -> outbox::Result<()> {
+/// let writer = Writer::new(pool, Table::new(DEFAULT_TABLE)?);
+///
+/// let mut tx = writer.begin().await?;
+/// sqlx::query("UPDATE prices SET cents = cents * 2").execute(&mut *tx).await?;
+/// tx.write(EventEnvelope::json("PricesChanged", "{}")?)?;
+/// tx.commit().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Writer<DB: Backend> {
     shared: Arc<Shared<DB>>,
@@ -41,6 +68,7 @@ struct Shared<DB: Backend> {
     hooks: Hooks,
     hot_path: HotPath<DB>,
     meter: Option<Arc<Meter>>,
+    no_listener: Arc<NoListener>,
 }
 
 impl<DB: Backend> StoreOf<DB> for Writer<DB> {
@@ -66,9 +94,14 @@ impl<DB: Backend> Clone for Writer<DB> {
 }
 
 impl<DB: Backend> Writer<DB> {
-    /// Returns a writer without a relay: every event is left to the poller of another process.
+    /// Makes a writer for a table, without a relay: every event is left to the poller of another process,
+    /// except those that need no listener.
+    ///
+    /// It does not access the database, so a missing table is reported by the first transaction.
     pub fn new(pool: Pool<DB>, table: Table) -> Self {
-        Self::with(Store::new(pool, table), Vec::new(), HotPath::new(None, None), None)
+        let no_listener = Arc::new(NoListener::of_program());
+        let hot_path = HotPath::new(None, None);
+        Self::with(Store::new(pool, table), Vec::new(), hot_path, None, no_listener)
     }
 
     pub(crate) fn with(
@@ -76,8 +109,10 @@ impl<DB: Backend> Writer<DB> {
         hooks: Vec<Arc<dyn WriterHook>>,
         hot_path: HotPath<DB>,
         meter: Option<Arc<Meter>>,
+        no_listener: Arc<NoListener>,
     ) -> Self {
-        Self { shared: Arc::new(Shared { store, hooks: Hooks::new(hooks), hot_path, meter }) }
+        let hooks = Hooks::new(hooks);
+        Self { shared: Arc::new(Shared { store, hooks, hot_path, meter, no_listener }) }
     }
 
     /// Not to be called: it exists for its compile error, which explains that events are written inside of a
@@ -85,13 +120,13 @@ impl<DB: Backend> Writer<DB> {
     #[doc(hidden)]
     pub fn write<E: InTransaction>(&self, _: E) {}
 
-    /// Begins a transaction. On SQLite it holds the write lock from the start, so that it cannot fail half-way
-    /// because of another writer.
+    /// Begins a transaction. On SQLite it holds the write lock from the start, so that it cannot fail half-way because
+    /// of another writer.
     ///
     /// # Errors
-    /// If the pool has no connection within its `acquire_timeout`, or the database fails.
-    /// [`Error::WriterLockTimeout`] if on SQLite another transaction of this process stays open for that
-    /// long; a task that begins a second one while its first is open gets it as well.
+    /// [`Error::Database`] if the pool has no connection within its `acquire_timeout`, or the database fails.
+    /// [`Error::WriterLockTimeout`] if on SQLite another transaction of this process stays open for that long; a task
+    /// that begins a second one while its first is open gets it as well: pass on the `&mut Tx` instead.
     ///
     /// # Cancel safety
     /// Dropping the future gives up the place in the pool's queue and leaves no transaction open.
@@ -106,21 +141,28 @@ impl<DB: Backend> Writer<DB> {
 
     /// Runs a transaction: commits if the closure returns `Ok`, and rolls back if it does not.
     ///
+    /// `E` is any error that an [`Error`] converts into, such as [`Error`] itself, `anyhow::Error` or `Box<dyn
+    /// std::error::Error>`. The closure gets a `&mut Tx`, so statements run on `&mut **tx`.
+    ///
     /// ```no_run
-    /// # use outbox::tx::{Backend, Writer};
+    /// # use outbox::tx::Writer;
     /// # use outbox::{Error, EventType};
-    /// # async fn example<DB: Backend>(writer: Writer<DB>, placed: impl EventType) -> Result<(), Error> {
+    /// # async fn example(writer: Writer<sqlx::Sqlite>, placed: impl EventType) -> Result<(), Error> {
     /// let order_id = writer.transaction(async |tx| {
-    ///     // The business write, and then:
+    ///     let inserted = sqlx::query("INSERT INTO orders DEFAULT VALUES").execute(&mut **tx).await?;
     ///     tx.write(placed)?;
-    ///     Ok::<_, Error>(7)
+    ///     Ok::<_, Error>(inserted.last_insert_rowid())
     /// }).await?;
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// What the closure returned, or why the transaction could not be begun or committed.
+    /// Returns the error of the closure after the rollback, or an [`Error`] if the transaction cannot be begun
+    /// ([`begin`](Self::begin)) or committed ([`Tx::commit`]).
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the transaction is rolled back, unless its commit was already sent.
     pub async fn transaction<T, E: From<Error>>(
         &self,
         work: impl AsyncFnOnce(&mut Tx<DB>) -> Result<T, E>,

@@ -10,7 +10,42 @@ use crate::store::Backend;
 
 /// A part of a [`Tx`](super::Tx) that can be rolled back on its own, with the events written in it.
 ///
-/// Dropping it rolls it back.
+/// Use it for a step that may fail while the rest of the transaction goes on: on PostgreSQL, a statement that fails
+/// aborts the whole transaction, unless a savepoint was set before. [`Tx::savepoint`](super::Tx::savepoint) begins one.
+/// It derefs to the connection, as the `Tx` does, and has the same `write`. [`release`](Self::release) keeps the part,
+/// [`rollback`](Self::rollback) undoes it. Dropping it rolls it back, before the next statement of the transaction.
+///
+/// The transaction is borrowed meanwhile and cannot be used beside its savepoint. Savepoints can be
+/// [nested](Self::savepoint).
+///
+/// # Examples
+///
+/// ```
+/// use outbox::EventEnvelope;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let outbox = outbox::testing::outbox()
+/// #     .listeners(outbox::listener::ListenerRegistry::new())
+/// #     .schema("CREATE TABLE vouchers (code TEXT PRIMARY KEY)")
+/// #     .start()
+/// #     .await;
+/// let mut tx = outbox.begin().await?;
+/// for code in ["SUMMER", "WINTER", "SUMMER"] {
+///     let mut part = tx.savepoint().await?;
+///     part.write(EventEnvelope::json("VoucherIssued", format!("\"{code}\""))?)?;
+///     let inserted =
+///         sqlx::query("INSERT INTO vouchers (code) VALUES (?)").bind(code).execute(&mut *part).await;
+///     match inserted {
+///         Ok(_) => part.release().await?,
+///         Err(_) => part.rollback().await?,             // the voucher exists; its event is dropped
+///     }
+/// }
+/// tx.commit().await?;
+/// assert_eq!(outbox.published().await.len(), 2);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Savepoint<'a, DB: Backend> {
     // `None` only after it was ended.
@@ -31,18 +66,20 @@ impl<'a, DB: Backend> Savepoint<'a, DB> {
         Ok(Self { inner, shared, outer, buffer: Vec::new() })
     }
 
-    /// Writes an event, as [`Tx::write`](super::Tx::write) does.
+    /// Writes an event, as [`Tx::write`](super::Tx::write) does. It is kept only if this savepoint and all outer ones
+    /// are released and the transaction is committed.
     ///
     /// # Errors
-    /// If the event is invalid, or a hook refuses it.
+    /// [`Error::Event`] if the event is invalid, and [`Error::Hook`] if a hook refuses it. The savepoint can still be
+    /// used.
     pub fn write(&mut self, event: impl IntoEnvelope) -> Result<Option<EventId>, Error> {
         Ok(self.write_all([event])?.first().copied())
     }
 
-    /// Writes several events, as [`Tx::write_all`](super::Tx::write_all) does.
+    /// Writes several events, all of them or none, as [`Tx::write_all`](super::Tx::write_all) does.
     ///
     /// # Errors
-    /// If an event is invalid, or a hook refuses them.
+    /// [`Error::Event`] or [`Error::Hook`]; none of the events is kept then.
     pub fn write_all<E: IntoEnvelope>(
         &mut self,
         events: impl IntoIterator<Item = E>,
@@ -50,10 +87,14 @@ impl<'a, DB: Backend> Savepoint<'a, DB> {
         write_to(&mut self.buffer, self.shared, events)
     }
 
-    /// Keeps what was done, as part of the transaction.
+    /// Keeps what was done: its statements and its events are committed or rolled back with the transaction.
     ///
     /// # Errors
-    /// If the database fails.
+    /// [`Error::Database`] if the database fails; the part is rolled back then.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the events of this part are not written, and it is unknown whether its statements are
+    /// kept. Roll back the transaction.
     pub async fn release(mut self) -> Result<(), Error> {
         if let Some(inner) = self.inner.take() {
             if let Err(error) = inner.commit().await {
@@ -65,10 +106,17 @@ impl<'a, DB: Backend> Savepoint<'a, DB> {
         Ok(())
     }
 
-    /// Rolls back what was done.
+    /// Rolls back what was done since the savepoint, and drops the events written in it.
+    ///
+    /// The transaction can be used again, even if a statement had failed on PostgreSQL.
+    /// [`WriterHook::after_rollback`](super::WriterHook::after_rollback) is called for the events.
     ///
     /// # Errors
-    /// If the database fails.
+    /// [`Error::Database`] if the database fails, for example because the connection is gone; roll back the transaction
+    /// then.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the part is rolled back all the same, before the next statement of the transaction.
     pub async fn rollback(mut self) -> Result<(), Error> {
         let ended = match self.inner.take() {
             Some(inner) => inner.rollback().await,
@@ -78,10 +126,13 @@ impl<'a, DB: Backend> Savepoint<'a, DB> {
         ended.map_err(Error::database("rolling back to a savepoint"))
     }
 
-    /// Begins a part of this part.
+    /// Begins a part of this part, which can be rolled back on its own in turn.
     ///
     /// # Errors
-    /// If the database fails.
+    /// [`Error::Database`] if the database cannot set a savepoint.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, it is unknown whether the savepoint is set. Roll back the transaction.
     pub async fn savepoint(&mut self) -> Result<Savepoint<'_, DB>, Error> {
         let Some(inner) = &mut self.inner else { return Err(Error::TransactionLost) };
         Savepoint::<DB>::begin(&mut **inner, &mut self.buffer, self.shared).await

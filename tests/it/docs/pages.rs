@@ -256,8 +256,8 @@ fn examples_have_no_hidden_lines() {
 /// An example without a language is taken for Rust by rustdoc, and one that is ignored is not compiled.
 #[test]
 fn examples_name_their_language() {
-    const LANGUAGES: [&str; 6] =
-        ["rust", "rust,no_run", "rust,standalone_crate", "sh", "text", "toml"];
+    const LANGUAGES: [&str; 7] =
+        ["rust", "rust,no_run", "rust,standalone_crate", "sh", "sql", "text", "toml"];
     for Page { path, text } in all() {
         for line in lines(&text) {
             let Line::Code(language, line) = line else { continue };

@@ -2,6 +2,7 @@
 //! unchanged, and is never quoted.
 
 mod config;
+mod decode_error;
 mod envelope;
 mod headers;
 mod id;

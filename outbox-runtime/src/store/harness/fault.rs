@@ -3,12 +3,25 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Faults that a test injects where the outbox talks to the database.
+/// Faults that a test injects between the outbox and its database, to see what the application does then.
 ///
-/// Use them to see what the application does when the database fails, or when it is unknown whether a commit took
-/// effect. `outbox.faults().commit().fail()` is one fault, and `outbox.faults().claim().times(3).lose_answer()` are
-/// three. Everything above the connection is the real thing. Several faults at the same point happen one after
-/// another. Statements that the application runs by itself are not affected.
+/// `outbox.faults().commit().fail()` is one, and `outbox.faults().claim().times(3).lose_answer()` are three. They
+/// happen where the outbox talks to the database, so that everything above is the real thing. Several faults at the
+/// same point happen one after another.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> outbox::Result<()> {
+/// # let registry = outbox::listener::ListenerRegistry::new();
+/// # let outbox = outbox::testing::outbox().listeners(registry).start().await;
+/// outbox.faults().commit().lose_answer();            // it is committed, and the connection breaks
+/// let mut tx = outbox.begin().await?;
+/// tx.write(outbox::EventEnvelope::json("Paid", "{}")?)?;
+/// assert!(tx.commit().await.is_err());
+/// assert_eq!(outbox.published().await.len(), 1, "an error of a commit does not mean that it failed");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
     waiting: Arc<Mutex<Waiting>>,

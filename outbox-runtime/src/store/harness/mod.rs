@@ -48,6 +48,11 @@ impl<DB: Backend> Store<DB> {
         Self { sql, harness: Some(harness), ..self }
     }
 
+    /// Returns whether a test has made it.
+    pub(crate) fn is_in_test(&self) -> bool {
+        self.harness.is_some()
+    }
+
     /// Returns how the database is spoken to.
     pub(super) fn dialect(&self) -> &'static Dialect {
         self.harness.as_ref().map_or(DB::DIALECT, |harness| &harness.on.dialect)
