@@ -48,7 +48,7 @@ fn line_about(log: &FormattedLog, event: &EventEnvelope) -> String {
 
 const REASONS: [(&str, &str); 3] = [
     ("A", "error=\"the printer burns\""),
-    ("B", "error=\"the listener panicked\""),
+    ("B", "error=\"the listener panicked at tests/delivery/delivery_log.rs:24: this is a test\""),
     ("C", "error=\"the listener took longer than 20ms\""),
 ];
 
@@ -128,7 +128,7 @@ async fn the_failure_of_an_interceptor_names_the_listener<DB: TestDatabase>(db: 
     let lines = log.with(event.event_id().as_str());
     lines.iter().for_each(|line| assert_line(line, &event));
     let [panicked, failed] = lines.as_slice() else { panic!("{lines:?}") };
-    assert!(panicked.contains("error=\"an interceptor panicked\""), "{panicked}");
+    assert!(panicked.contains("error=\"an interceptor panicked at tests/delivery/delivery_log.rs:"), "{panicked}");
     assert!(failed.contains("an interceptor failed after the call"), "{failed}");
     assert!(failed.contains("error=\"the audit is closed\""), "{failed}");
     outbox.shutdown().await.unwrap();

@@ -68,6 +68,7 @@ impl Status {
     /// Returns the status after a verdict, or `None` where the verdict does not apply and changes nothing.
     ///
     /// The settling statement of each database is generated from this function.
+    #[doc(hidden)]
     pub const fn after(self, verdict: VerdictKind) -> Option<Self> {
         match self {
             Self::Done | Self::Dead => None,
@@ -81,6 +82,7 @@ impl Status {
     }
 
     /// Returns the status after a replay, or `None` if the event is not dead.
+    #[doc(hidden)]
     pub const fn replayed(self) -> Option<Self> {
         match self {
             Self::Dead => Some(Self::New),

@@ -162,6 +162,7 @@ impl VerdictKind {
     }
 
     /// Returns whether the verdict counts as the result of a call. A call that a shutdown cancelled has none.
+    #[doc(hidden)]
     pub const fn is_counted(self) -> bool {
         !matches!(self, Self::Released | Self::Cancelled)
     }
@@ -187,6 +188,7 @@ impl VerdictKind {
     /// No other verdict does, or an event that ends every second process that starts it would never be given
     /// up. A call that came back takes its own start off the number, since its owner was not lost, but one
     /// remains.
+    #[doc(hidden)]
     pub const fn takeovers_after(self, takeovers: u32) -> u32 {
         match self {
             Self::Done | Self::Retry | Self::Dead => 0,

@@ -50,6 +50,7 @@ pub struct TxDatabase {
 
 impl TxDatabase {
     /// Returns the database of a sqlx driver type, such as `sqlx::Postgres`.
+    #[doc(hidden)]
     pub fn of<DB: 'static>() -> Self {
         Self { id: TypeId::of::<DB>(), name: type_name::<DB>() }
     }

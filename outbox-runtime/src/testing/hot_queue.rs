@@ -19,6 +19,7 @@ use crate::write::{Admission, HotPath, HotRelay, Writer, WriterHook};
 
 /// The hot queue of a [`writer_with_hot_queue`]. Its events stay in it.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct HotQueue {
     inflight: Arc<InFlight>,
     permits: usize,
