@@ -128,7 +128,10 @@ async fn the_failure_of_an_interceptor_names_the_listener<DB: TestDatabase>(db: 
     let lines = log.with(event.event_id().as_str());
     lines.iter().for_each(|line| assert_line(line, &event));
     let [panicked, failed] = lines.as_slice() else { panic!("{lines:?}") };
-    assert!(panicked.contains("error=\"an interceptor panicked at tests/delivery/delivery_log.rs:"), "{panicked}");
+    assert!(
+        panicked.contains("error=\"an interceptor panicked at tests/delivery/delivery_log.rs:"),
+        "{panicked}"
+    );
     assert!(failed.contains("an interceptor failed after the call"), "{failed}");
     assert!(failed.contains("error=\"the audit is closed\""), "{failed}");
     outbox.shutdown().await.unwrap();

@@ -44,6 +44,7 @@ impl HotQueue {
 }
 
 /// Returns a writer whose events enter a hot queue with `permits` places, claimed by `owner`.
+#[doc(hidden)]
 pub fn writer_with_hot_queue<DB: Backend>(
     pool: Pool<DB>,
     owner: &str,
