@@ -1,8 +1,11 @@
 //! Listeners that ask for a transaction of another database than that of the test.
 
 use outbox::config::Unroutable;
+use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry};
 use outbox::testing::DeliveryResult;
+use outbox::{Outcome, Tx};
 use outbox_tests::{Log, TestDatabase};
+use sqlx::Postgres;
 
 use crate::shop::{InMemory, OrderEvent, PAID, Printer, RETURNED, Setup, commit, on_every_setup};
 
@@ -42,6 +45,21 @@ async fn events_left_aside_do_not_become_dead(setup: impl Setup) {
 on_every_setup! {
     only_listeners_of_this_database_are_called,
     events_left_aside_do_not_become_dead,
+}
+
+/// An event that needs no listener is settled without one, but this one has one.
+#[tokio::test]
+async fn an_event_that_needs_no_listener_waits_for_one_left_aside() {
+    let registry = ListenerRegistry::new().register_in_tx(
+        ListenerOptions::new(),
+        "Order",
+        "Archived",
+        |_: Delivery, _: &mut Tx<Postgres>| Box::pin(async { Ok(Outcome::Done) }),
+    );
+    let outbox = outbox::testing::outbox().listeners(registry).start().await;
+    commit(&outbox, OrderEvent::Archived).await.unwrap();
+    let report = outbox.drain().await;
+    assert_eq!((report.left_aside(), report.unroutable()), (1, 0), "{report}");
 }
 
 /// The state that `refund` asks for is not given either.

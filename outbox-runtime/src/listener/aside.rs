@@ -2,6 +2,7 @@
 //! refuses them, but a test of the other listeners must be able to start.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::{Listener, Listeners, TxDatabase};
 
@@ -36,10 +37,13 @@ impl fmt::Display for LeftAside<'_> {
 impl Listeners {
     /// Leaves aside the listeners that ask for a transaction of another database than this one.
     pub(super) fn leave_aside_others(self, database: TxDatabase) -> Self {
+        // An event whose listener is left aside still has one.
+        let no_listener = Arc::clone(self.no_listener());
         let (listeners, others) =
             self.into_vec().into_iter().partition(|listener| listener.can_run_on(database));
         // Duplicates were found before.
         let mut listeners = Self::new(listeners, &mut Vec::new());
+        listeners.no_listener = no_listener;
         listeners.aside = Some(Aside { listeners: others, database });
         listeners
     }

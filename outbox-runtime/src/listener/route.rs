@@ -38,7 +38,7 @@ impl ListenerId {
 pub struct Listeners {
     listeners: Vec<Listener>,
     routes: Routes,
-    no_listener: Arc<NoListener>,
+    pub(super) no_listener: Arc<NoListener>,
     /// Present in tests.
     pub(super) aside: Option<Aside>,
 }
