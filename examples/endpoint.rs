@@ -9,7 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use metrics_exporter_prometheus::PrometheusBuilder;
-use outbox::metrics::{Metric, MetricKind, MetricsExporter, MetricsFacade, VerdictKind};
+use outbox::metrics::{
+    DeliveryTopic, Metric, MetricKind, MetricsExporter, MetricsFacade, VerdictKind,
+};
 
 /// The running example; stopped when it is dropped.
 struct Example {
@@ -136,9 +138,10 @@ fn a_prefix_with_dots_yields_valid_prometheus_names() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let mut facade = MetricsFacade::with_prefix("orders.outbox").expect("a prefix");
     metrics::with_local_recorder(&recorder, || {
-        facade.starting("outbox_event", &["Paid"]);
+        let paid = DeliveryTopic::new("Paid", "");
+        facade.starting("outbox_event", &["Paid"], &[paid]);
         facade.queue_depth(1, 2);
-        facade.delivered("Paid", Duration::from_secs(1));
+        facade.delivered(paid, Duration::from_secs(1));
     });
     let response = recorder.handle().render();
     let series: BTreeSet<String> =
@@ -192,6 +195,9 @@ fn the_endpoint_has_exactly_the_documented_series() {
                         ["Placed", "Paid", "Refunded", "other"].contains(&topic.as_str()),
                         "{topic}"
                     );
+                }
+                if let Some(subscription) = sample.labels.get("subscription") {
+                    assert_eq!(subscription, "", "the example has unnamed listeners only");
                 }
                 if let Some(result) = sample.labels.get("result") {
                     let named = |known: &VerdictKind| known.is_counted() && known.label() == result;

@@ -72,6 +72,16 @@ pub(crate) async fn fill(pool: &PgPool, events: i32, statistics: Statistics) -> 
     fill_with(pool, events, 0, statistics).await
 }
 
+/// Fills the table with events that are due, of some aggregates in turn.
+pub(crate) async fn fill_aggregates(
+    pool: &PgPool,
+    events: i32,
+    aggregates: i32,
+    statistics: Statistics,
+) -> Result {
+    fill_rows(pool, events, 0, Some(aggregates), statistics).await
+}
+
 /// Fills the table with events of a status.
 pub(crate) async fn fill_with(
     pool: &PgPool,
@@ -79,18 +89,29 @@ pub(crate) async fn fill_with(
     status: i16,
     statistics: Statistics,
 ) -> Result {
+    fill_rows(pool, events, status, None, statistics).await
+}
+
+async fn fill_rows(
+    pool: &PgPool,
+    events: i32,
+    status: i16,
+    aggregates: Option<i32>,
+    statistics: Statistics,
+) -> Result {
     let off = "ALTER TABLE outbox_event SET (autovacuum_enabled = off)";
     sqlx::query(off).execute(pool).await?;
     sqlx::query(
-        "INSERT INTO outbox_event (event_id, event_type, aggregate_type, payload, status, \
+        "INSERT INTO outbox_event (event_id, event_type, aggregate_type, aggregate_id, payload, status, \
             available_at, created_at) \
-         SELECT 'e' || i, 'Benched', '__GLOBAL__', $2::json, $3, t, t \
+         SELECT 'e' || i, 'Benched', '__GLOBAL__', (i % $4)::text, $2::json, $3, t, t \
          FROM (SELECT i, now() - interval '1 hour' + i * interval '1 microsecond' AS t \
             FROM generate_series(1, $1) AS i) AS rows",
     )
     .bind(events)
     .bind(payload())
     .bind(status)
+    .bind(aggregates)
     .execute(pool)
     .await?;
     statistics.apply(pool).await

@@ -1,21 +1,36 @@
-//! The latency from the end of the commit to the listener, at 500 events per second, compared with the duration
-//! of the commit itself.
+//! The latency from the end of the commit to the listener, compared with the duration of the commit itself.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use outbox::EventEnvelope;
+use outbox::config::Ordering;
 use outbox::listener::{Delivery, ListenerRegistry};
 
 use crate::Result;
 use crate::database::{fresh, payload, remove};
 use crate::report::Report;
 
-const EVENTS: usize = 5_000;
-const RATE: Duration = Duration::from_millis(2);
+/// What is measured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) order: Ordering,
+    /// The time between two commits.
+    pub(crate) rate: Duration,
+    pub(crate) events: usize,
+}
 
-pub(crate) async fn measure(url: &str, report: &mut Report) -> Result {
+impl Default for Load {
+    fn default() -> Self {
+        Self { order: Ordering::Unordered, rate: Duration::from_millis(2), events: 5_000 }
+    }
+}
+
+/// The number of aggregates that the events belong to.
+const AGGREGATES: usize = 1_000;
+
+pub(crate) async fn measure(url: &str, name: &str, load: Load, report: &mut Report) -> Result {
     let pool = fresh(url, 8).await?;
     let called: Arc<Mutex<HashMap<String, Instant>>> = Arc::default();
     let recorded = Arc::clone(&called);
@@ -26,21 +41,23 @@ pub(crate) async fn measure(url: &str, report: &mut Report) -> Result {
         }
         async {}
     });
-    let outbox = outbox::builder(pool.clone()).listeners(registry).start().await?;
-    let mut ticks = tokio::time::interval(RATE);
-    let mut writers = Vec::with_capacity(EVENTS);
-    for _ in 0..EVENTS {
+    let outbox = outbox::builder(pool.clone()).listeners(registry).order(load.order).start();
+    let outbox = outbox.await?;
+    let mut ticks = tokio::time::interval(load.rate);
+    let mut writers = Vec::with_capacity(load.events);
+    for number in 0..load.events {
         ticks.tick().await;
         let outbox = outbox.clone();
         writers.push(tokio::task::spawn(async move {
             let mut tx = outbox.begin().await?;
-            let id = tx.write(EventEnvelope::json("Benched", payload())?)?;
+            let event = EventEnvelope::builder("Benched").payload_json(payload());
+            let id = tx.write(event.aggregate_id((number % AGGREGATES).to_string()))?;
             let begun = Instant::now();
             tx.commit().await?;
             Result::Ok((id, begun, Instant::now()))
         }));
     }
-    let mut written = Vec::with_capacity(EVENTS);
+    let mut written = Vec::with_capacity(load.events);
     for writer in writers {
         written.push(writer.await??);
     }
@@ -56,9 +73,9 @@ pub(crate) async fn measure(url: &str, report: &mut Report) -> Result {
         // The listener may start before the writer's task is woken: then the latency is zero.
         latencies.push(received.saturating_duration_since(committed).as_secs_f64() * 1e6);
     }
-    for (name, part) in [("commit to listener, p50", 0.5), ("commit to listener, p99", 0.99)] {
+    for (label, part) in [("p50", 0.5), ("p99", 0.99)] {
         report.add(
-            name,
+            format!("{name}, {label}"),
             "us, vs the commit",
             vec![quantile(&mut latencies, part)],
             vec![quantile(&mut commits, part)],

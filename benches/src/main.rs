@@ -7,11 +7,14 @@
 
 mod database;
 mod drain;
+mod fan_out;
 mod hot;
 mod housekeeping;
 mod latency;
+mod ordered;
 mod report;
 
+use latency::Load;
 use report::Report;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -20,7 +23,7 @@ type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + 
 async fn main() -> Result {
     let options: Vec<String> = std::env::args().skip(1).collect();
     let has = |option: &str| options.iter().any(|given| given == option);
-    let known = ["--quick", "--json", "--housekeeping"];
+    let known = ["--quick", "--json", "--housekeeping", "--ordered", "--fan-out"];
     if let Some(unknown) = options.iter().find(|given| !known.contains(&given.as_str())) {
         return Err(format!("unknown option {unknown}; known are {}", known.join(", ")).into());
     }
@@ -30,10 +33,14 @@ async fn main() -> Result {
     let mut report = Report::default();
     if has("--housekeeping") {
         Box::pin(housekeeping::measure(&url, &mut report)).await?;
+    } else if has("--ordered") {
+        Box::pin(ordered::measure(&url, rounds, &mut report)).await?;
+    } else if has("--fan-out") {
+        fan_out::measure(&url, rounds, &mut report).await?;
     } else {
         drain::measure(&url, rounds, &mut report).await?;
         hot::measure(&url, rounds, &mut report).await?;
-        latency::measure(&url, &mut report).await?;
+        latency::measure(&url, "commit to listener", Load::default(), &mut report).await?;
     }
     report.print(has("--json"));
     Ok(())

@@ -1,11 +1,16 @@
 //! The command-line arguments. Their doc comments are the help texts.
 
+mod dead;
+mod subscriptions;
+
+pub(crate) use dead::{Dead, DeadList, Discard, Replay, Selection};
+pub(crate) use subscriptions::{DropSubscription, Listener, Subscriptions};
+
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use outbox::admin::{EventFilter, EventQuery, Payloads, Table};
-use outbox::dead::{DeadFilter, Fingerprint};
 use outbox::event::Status;
 
 use crate::exit;
@@ -54,7 +59,7 @@ impl Global {
 pub(crate) enum Command {
     /// Create the table, or migrate it to the latest version
     Migrate(Migrate),
-    /// Show counts: pending, claimed, dead, throughput
+    /// Show counts: pending, claimed, dead, throughput; and paused subscriptions
     Status(Watch),
     /// List events, newest first
     List(List),
@@ -66,6 +71,20 @@ pub(crate) enum Command {
     /// List, replay or discard dead letters
     #[command(subcommand)]
     Dead(Dead),
+    /// List the aggregates of an ordered outbox whose events wait behind one that is not delivered
+    Blocked(Blocked),
+    /// List or drop subscriptions: the named listeners, each with its own copy of every event
+    #[command(subcommand)]
+    Subscriptions(Subscriptions),
+    /// Pause a listener in every process
+    ///
+    /// Its events are written and wait until it is resumed. Every process honours the pause within seconds;
+    /// calls that are running are not interrupted.
+    Pause(Listener),
+    /// Resume a listener that was paused
+    Resume(Listener),
+    /// List the processes that deliver events, with their listeners and events in flight
+    Nodes,
     /// Delete old delivered events
     Purge(Purge),
     /// Check schema, indexes, leases and server, with an exit code for deployment pipelines
@@ -88,9 +107,15 @@ pub(crate) struct Migrate {
     #[arg(long, value_name = "VERSION", requires = "sql", default_value_t = 0,
         value_parser = clap::value_parser!(i64).range(0..))]
     pub(crate) from: i64,
+    /// With `--sql`: print the statements that adopt a table of the original Java framework
+    #[arg(long, requires = "sql", conflicts_with = "from")]
+    pub(crate) adopt: bool,
     /// Only check whether a migration is pending; if so, exit with 3
     #[arg(long)]
     pub(crate) check: bool,
+    /// Also add the index that an ordered outbox needs
+    #[arg(long, conflicts_with_all = ["from", "adopt"])]
+    pub(crate) ordered: bool,
 }
 
 #[derive(Debug, Args)]
@@ -164,6 +189,9 @@ pub(crate) struct Filter {
     /// Only the aggregate with this id
     #[arg(long)]
     aggregate_id: Option<String>,
+    /// Only deliveries to this subscription; "" for the unnamed listener
+    #[arg(long, value_name = "NAME")]
+    subscription: Option<String>,
     /// Only this tenant
     #[arg(long)]
     tenant: Option<String>,
@@ -183,6 +211,7 @@ impl Filter {
         filter.event_type = self.event_type.clone();
         filter.aggregate_type = self.aggregate_type.clone();
         filter.aggregate_id = self.aggregate_id.clone();
+        filter.subscription = self.subscription.clone();
         filter.tenant_id = self.tenant.clone();
         filter.since = self.since.map(|time| time.resolve(now));
         filter.before = self.before.map(|time| time.resolve(now));
@@ -194,6 +223,9 @@ impl Filter {
 pub(crate) struct Show {
     /// Id of the event
     pub(crate) id: String,
+    /// Show the delivery to this subscription, instead of that to the unnamed listener
+    #[arg(long, value_name = "NAME")]
+    pub(crate) subscription: Option<String>,
     /// Show the payload
     #[arg(long)]
     pub(crate) payload: bool,
@@ -230,88 +262,14 @@ pub(crate) struct DiscardPending {
     pub(crate) yes: bool,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Dead {
-    /// List dead events, oldest first
-    List(DeadList),
-    /// Show one dead event
-    Show(Show),
-    /// Deliver dead events again
-    Replay(Replay),
-    /// Delete dead events
-    Discard(Discard),
-}
-
 #[derive(Debug, Args)]
-pub(crate) struct DeadList {
-    /// Count dead events by type and cause instead of listing them
-    #[arg(long, conflicts_with_all = ["limit", "payload"])]
-    pub(crate) causes: bool,
-    /// Maximum number of events
+pub(crate) struct Blocked {
+    /// Maximum number of aggregates
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: u32,
-    /// Show payloads
-    #[arg(long)]
-    pub(crate) payload: bool,
-    #[command(flatten)]
-    pub(crate) filter: DeadFilterArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Replay {
-    #[command(flatten)]
-    pub(crate) selection: Selection,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Discard {
-    /// Reason, written to standard error with each discarded event
-    #[arg(long)]
-    pub(crate) reason: String,
-    #[command(flatten)]
-    pub(crate) selection: Selection,
-}
-
-/// Selects events by id, by filter, or all of them.
-#[derive(Debug, Args)]
-pub(crate) struct Selection {
-    /// Event ids
-    #[arg(value_name = "ID")]
-    pub(crate) ids: Vec<String>,
-    /// All events that are dead now
-    #[arg(long, conflicts_with = "ids")]
-    pub(crate) all: bool,
-    /// Only print what would be done
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Do not ask for confirmation
-    #[arg(long)]
-    pub(crate) yes: bool,
-    // Last: its help heading applies to every argument after it.
-    #[command(flatten)]
-    pub(crate) filter: DeadFilterArgs,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct DeadFilterArgs {
-    #[command(flatten)]
-    filter: Filter,
-    /// Only events that died of this cause, as listed by `outbox dead list --causes`
-    #[arg(long, help_heading = "Filters")]
-    cause: Option<Fingerprint>,
-}
-
-impl DeadFilterArgs {
-    /// Returns whether no filter is set.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.filter == Filter::default() && self.cause.is_none()
-    }
-
-    pub(crate) fn resolve(&self, now: SystemTime) -> DeadFilter {
-        let mut filter = DeadFilter::from(self.filter.resolve(now));
-        filter.fingerprint = self.cause;
-        filter
-    }
+    /// How long an event may be due before it is reported as not claimed
+    #[arg(long, default_value = "1m", value_parser = parse_duration, value_name = "DURATION")]
+    pub(crate) overdue: Duration,
 }
 
 #[derive(Debug, Args)]
@@ -319,7 +277,8 @@ pub(crate) struct Purge {
     /// Delete events that were delivered longer ago than this
     #[arg(long, default_value = "7d", value_parser = retention, value_name = "DURATION")]
     pub(crate) older_than: Duration,
-    /// Also delete events that died longer ago than this
+    /// Also delete events that died longer ago than this, except those that block an aggregate of an ordered
+    /// outbox
     #[arg(long, value_parser = retention, value_name = "DURATION")]
     pub(crate) dead_older_than: Option<Duration>,
     /// Only print the number of events

@@ -8,7 +8,7 @@ use outbox::tx::Backend;
 use sqlx::pool::PoolOptions;
 use sqlx::{Connection, Database, MySql, Pool, Postgres, Sqlite};
 
-use crate::args::{Cli, Command, Dead, Global};
+use crate::args::{Cli, Command, Dead, Global, Subscriptions};
 use crate::command;
 use crate::exit::Exit;
 use crate::fault::Fault;
@@ -63,7 +63,7 @@ where
     if let Command::Migrate(migrate) = &command
         && migrate.sql
     {
-        return command::migrate::print::<DB>(&global.table, migrate.from, global.format());
+        return command::migrate::print::<DB>(&global.table, migrate, global.format());
     }
     let target = redact::redacted(url);
     let options = <DB::Connection as Connection>::Options::from_str(url).map_err(|error| {
@@ -128,6 +128,14 @@ async fn dispatch<DB: Backend>(session: &Session<DB>, command: Command) -> Resul
         Command::Dead(Dead::Replay(args)) => command::dead::replay(session, &args).await,
         Command::Dead(Dead::Discard(args)) => command::dead::discard(session, &args).await,
         Command::Pending(args) => command::pending::run(session, &args).await,
+        Command::Blocked(args) => command::blocked::run(session, &args).await,
+        Command::Subscriptions(Subscriptions::List) => command::subscriptions::list(session).await,
+        Command::Subscriptions(Subscriptions::Drop(args)) => {
+            command::subscriptions::drop(session, &args).await
+        }
+        Command::Pause(args) => command::pause::pause(session, &args).await,
+        Command::Resume(args) => command::pause::resume(session, &args).await,
+        Command::Nodes => command::nodes::run(session).await,
         Command::Purge(args) => command::purge::run(session, &args).await,
         Command::Tail(args) => command::tail::run(session, &args).await,
         Command::Migrate(_) | Command::Doctor(_) | Command::Completions { .. } => Ok(Exit::Success),

@@ -24,7 +24,7 @@ impl Exit {
             }
             Self::Usage => "invalid command, or `--yes` is required",
             Self::Negative => {
-                "negative result: migration pending, errors found, no such event, nothing to replay or discard"
+                "negative result: migration pending, errors found, no such event or subscription, subscription in use, nothing to replay or discard"
             }
         }
     }
@@ -42,7 +42,7 @@ Exit codes:
   0  success
   1  failure: database error, missing privilege, interruption, not confirmed
   2  invalid command, or `--yes` is required
-  3  negative result: migration pending, errors found, no such event, nothing to replay or discard";
+  3  negative result: migration pending, errors found, no such event or subscription, subscription in use, nothing to replay or discard";
 
 #[cfg(test)]
 mod tests {

@@ -70,16 +70,21 @@ impl Fault {
                     DatabaseErrorKind::NoTable => {
                         format!("table `{table}` does not exist in {target}")
                     }
-                    DatabaseErrorKind::NoColumn => {
-                        format!(
-                            "table `{table}` in {target} is not an outbox table: {}",
-                            message(source)
-                        )
-                    }
                     _ => format!("table `{table}` in {target} cannot be used: {}", message(source)),
                 };
                 Self::failed(what, remedy(kind, target))
             }
+            Error::Schema(SchemaError::NotAnOutbox { table, missing }) => Self::failed(
+                format!(
+                    "table `{table}` in {target} is not an outbox table: it lacks the columns {}",
+                    missing.join(", ")
+                ),
+                remedy(kind, target),
+            ),
+            Error::Schema(SchemaError::Older { table, found: 0, .. }) => Self::failed(
+                format!("table `{table}` in {target} is one of the original Java framework"),
+                "switch the relay of that framework off and run `outbox migrate`, which adopts the table",
+            ),
             Error::Schema(SchemaError::NotPermitted { table, missing, sql, source, .. }) => {
                 let source = source.as_ref().map(|source| format!(": {}", message(source)));
                 Self::failed(
@@ -117,6 +122,14 @@ impl Fault {
             Error::Claimed { .. } => Self::negative(
                 error.to_string(),
                 "use `outbox pending release` if the process that claimed it hangs",
+            ),
+            Error::NoSuchSubscription { .. } => Self::negative(
+                error.to_string(),
+                "use `outbox subscriptions list` to see names; another outbox may have it (`--table`)",
+            ),
+            Error::SubscriptionInUse { .. } => Self::negative(
+                error.to_string(),
+                "use `outbox nodes` to see who has it, or add `--force`; nothing was changed",
             ),
             Error::NoReason => Self::usage("the reason is empty", "give one with `--reason`"),
             Error::Interrupted { done, source } => {

@@ -7,6 +7,8 @@ use std::fmt::Display;
 use proc_macro2::{Span, TokenStream};
 use syn::Error;
 
+use crate::path::Named;
+
 /// Collects the errors of one item. It panics if it is dropped without [`Errors::finish`], so that no error
 /// is lost.
 pub(crate) struct Errors {
@@ -129,6 +131,15 @@ pub(crate) fn control_name(span: Span, key: &str) -> Error {
     error(span, format!("`{key}` contains a control character; remove it"))
 }
 
+pub(crate) fn subscription_character(span: Span, key: &str, character: char) -> Error {
+    error(
+        span,
+        format!(
+            "`{key}` contains {character:?}; use only `a` to `z`, `0` to `9`, `_`, `.` and `-`"
+        ),
+    )
+}
+
 pub(crate) fn duplicate_name(span: Span, name: &str, other: &str) -> Error {
     error(
         span,
@@ -235,46 +246,12 @@ pub(crate) fn unusual_function(span: Span, keyword: &str) -> Error {
     error(span, format!("a listener cannot be `{keyword}`; write a plain `async fn`"))
 }
 
-const EXTRACTORS: &str = "`State<T>`, `Meta`, `&EventEnvelope` or `&mut Tx<DB>`";
-
-pub(crate) fn second_payload(span: Span) -> Error {
-    error(
-        span,
-        format!(
-            "a listener takes at most one payload argument; every other argument must be {EXTRACTORS}: \
-             wrap application state in `State<T>`"
-        ),
-    )
-}
-
-pub(crate) fn mutable_argument(span: Span) -> Error {
-    error(
-        span,
-        "only `Tx<DB>` can be a `&mut` argument; take the payload by value or by `&`, and application \
-         state as `State<T>`",
-    )
-}
-
-pub(crate) fn transaction_not_by_mut_reference(span: Span) -> Error {
-    error(
-        span,
-        "a listener borrows the transaction that settles its event and cannot commit it; use \
-         `&mut outbox::Tx<..>`",
-    )
+pub(crate) fn mutable_field(span: Span) -> Error {
+    error(span, "a field cannot be a `&mut` argument; take it by value or by `&`")
 }
 
 pub(crate) fn second_transaction(span: Span) -> Error {
     error(span, "an event is settled in one transaction; use one `&mut Tx<..>` argument")
-}
-
-pub(crate) fn unbound_argument(span: Span, name: &str) -> Error {
-    error(
-        span,
-        format!(
-            "argument `{name}` is not a field in the `event` pattern; add it to the pattern, or use \
-             {EXTRACTORS}"
-        ),
-    )
 }
 
 pub(crate) fn unused_field(span: Span, name: &str) -> Error {
@@ -305,35 +282,89 @@ pub(crate) fn tuple_pattern(span: Span) -> Error {
 
 // Messages that rustc reports.
 
-/// The texts of a `#[diagnostic::on_unimplemented(..)]` attribute.
+/// The texts of a `#[diagnostic::on_unimplemented(..)]` attribute, which are format strings.
 pub(crate) struct Unimplemented {
     pub(crate) message: String,
     pub(crate) label: String,
-    pub(crate) note: String,
+    pub(crate) notes: Vec<String>,
 }
 
-pub(crate) fn not_the_payload(event: &str, is_variant: bool) -> Unimplemented {
-    let forms = if is_variant {
-        "take what the variant carries: the inner type of a newtype, a tuple of the fields, the \
-         generated struct of named fields, or the whole event enum"
-    } else {
-        "take the struct, or single fields of it with a field pattern"
+const OTHER_ARGUMENTS: &str = "take application state as `State<T>`, with a `T` that is `Send` and `Sync`; a type of your \
+                               own becomes an extractor by implementing `outbox::listener::FromDelivery`";
+
+pub(crate) fn neither_payload_nor_extractor(event: &Named) -> Unimplemented {
+    let text = escaped(&event.text());
+    let of_event = format!("`{{Self}}` is neither the payload of `{text}` nor an extractor");
+    let (message, label, forms) = match event {
+        Named::Variant { .. } => (
+            of_event,
+            "neither the payload nor an extractor",
+            "the payload is what the variant carries: the inner type of a newtype, a tuple of the fields, the \
+             generated struct of named fields, or the whole event enum",
+        ),
+        Named::Type(_) => (
+            of_event,
+            "neither the payload nor an extractor",
+            "the payload is the struct; take single fields of it with a field pattern",
+        ),
+        Named::Name(_) => (
+            String::from("`{Self}` is neither a payload nor an extractor"),
+            "implements neither `Deserialize` nor `FromDelivery`",
+            "the payload of an event that is given as a string is read with serde: derive `serde::Deserialize`, or turn \
+             on the `serde` feature of the crate it comes from",
+        ),
     };
     Unimplemented {
-        message: format!("`{{Self}}` is not the payload of `{event}`"),
-        label: format!("not the payload of `{event}`"),
-        note: format!("{forms}; application state is asked for with `State<T>`"),
+        message,
+        label: label.to_owned(),
+        notes: vec![forms.to_owned(), OTHER_ARGUMENTS.to_owned()],
     }
 }
 
-pub(crate) fn payload_not_taken(event: &str) -> Unimplemented {
+pub(crate) fn both_payload_and_extractor(event: &Named) -> Unimplemented {
+    let text = escaped(&event.text());
+    let by_serde = match event {
+        Named::Variant { .. } | Named::Type(_) => None,
+        Named::Name(_) => Some(
+            "every type that implements `Deserialize` is a payload of an event that is given as a string",
+        ),
+    };
+    let remedy = "wrap it in a type of your own that is only one of them";
+    Unimplemented {
+        message: format!("`{{Self}}` is both an extractor and the payload of `{text}`"),
+        label: String::from("both an extractor and the payload"),
+        notes: by_serde.into_iter().chain([remedy]).map(str::to_owned).collect(),
+    }
+}
+
+pub(crate) fn neither_field_nor_extractor(argument: &str) -> Unimplemented {
+    let argument = escaped(argument);
+    Unimplemented {
+        message: format!(
+            "argument `{argument}` is neither a field in the `event` pattern nor an extractor"
+        ),
+        label: String::from("`{Self}` is not an extractor"),
+        notes: vec![
+            String::from("add it to the pattern if it is a field"),
+            OTHER_ARGUMENTS.to_owned(),
+        ],
+    }
+}
+
+/// Escapes a text for a format string.
+fn escaped(text: &str) -> String {
+    text.replace('{', "{{").replace('}', "}}")
+}
+
+pub(crate) fn payload_not_taken(event: &Named) -> Unimplemented {
+    let event = escaped(&event.text());
     Unimplemented {
         message: format!("no argument takes the payload of `{event}`"),
         label: String::from("this listener has no payload argument"),
-        note: format!(
+        notes: vec![format!(
             "add an argument for the payload, or say that it is not needed with a field pattern: \
              `event = {event} {{{{ .. }}}}`"
-        ),
+        )],
     }
 }
 

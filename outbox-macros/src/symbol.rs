@@ -36,6 +36,6 @@ pub(crate) const AGGREGATE_STRUCT_KEYS: &[&str] = &[ALIAS, CRATE, NAME];
 pub(crate) const NO_KEYS: &[&str] = &[];
 /// `#[listener(..)]`.
 pub(crate) const LISTENER_KEYS: &[&str] =
-    &[AGGREGATE, CONCURRENCY, CRATE, EVENT, OUTBOX, RETRY, TIMEOUT];
+    &[AGGREGATE, CONCURRENCY, CRATE, EVENT, NAME, OUTBOX, RETRY, TIMEOUT];
 /// `retry(..)` in `#[listener(..)]`.
 pub(crate) const RETRY_KEYS: &[&str] = &[BASE, MAX, MAX_ATTEMPTS];

@@ -31,6 +31,7 @@ mod retry;
 mod throttle;
 mod trace;
 
+mod ordering;
 #[doc(hidden)]
 pub mod store;
 mod table;
@@ -51,19 +52,20 @@ pub mod testing;
 #[doc(hidden)]
 pub mod private;
 
-pub use admin::Admin;
+pub use admin::{Admin, DropSubscription};
 pub use dead::{BulkChange, DeadEvents, DeadGroup, DeadStream};
 pub use dispatch::EventInterceptor;
-pub use error::{ConfigFault, Error, StartError, StartFault};
+pub use error::{ConfigFault, Error, ShutdownError, ShutdownFailure, StartError, StartFault};
 pub use inflight::Lane;
-pub use metrics::{HotPathSkip, Metric, MetricKind, MetricUnit, MetricsExporter};
+pub use metrics::{DeliveryTopic, HotPathSkip, Metric, MetricKind, MetricUnit, MetricsExporter};
 #[cfg(feature = "metrics")]
 pub use metrics::{MetricsFacade, PrefixError};
+pub use ordering::{OnDead, Ordering};
 pub use poll::{ClaimedEvent, PollerHandler};
 pub use retry::{Backoff, BackoffError, FailedAttempt, Failure, Retry, RetryPolicy};
 pub use run::{
-    Builder, Config, EnvError, IntoPool, Mode, Outbox, Purge, PurgeConfig, PurgeReport,
-    PurgeScheduler, Unroutable,
+    Builder, Config, EnvError, IntoPool, Mode, Outbox, OutboxBuilders, OutboxGroup, Outboxes,
+    Purge, PurgeConfig, PurgeReport, PurgeScheduler, Relay, Unroutable,
 };
 
 pub use sqlx;
@@ -140,6 +142,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// # Cancel safety
 /// If the future is dropped, nothing keeps running. The table may have been created or migrated.
 // Not an `async fn`, whose future would depend on the type of the pool: rustc would report a foreign one three times.
+#[track_caller]
 pub fn start<DB: store::Backend>(
     pool: impl IntoPool<DB>,
 ) -> listener::BoxFuture<'static, Result<Outbox<DB>>> {
@@ -165,6 +168,27 @@ pub fn start<DB: store::Backend>(
 /// # Ok(())
 /// # }
 /// ```
+#[track_caller]
 pub fn builder<DB: store::Backend>(pool: impl IntoPool<DB>) -> Builder<DB> {
     Builder::new(pool.into_pool())
+}
+
+/// Returns an [`OutboxGroup`], which starts several outboxes of one process together.
+///
+/// `builders` is a tuple of builders of any databases, or a `Vec` of builders of one; do not call `start` on them.
+///
+/// ```no_run
+/// # async fn example(orders_db: sqlx::PgPool, stock_db: sqlx::SqlitePool) -> outbox::Result<()> {
+/// let outboxes = outbox::group((
+///     outbox::builder(orders_db).name("orders"),
+///     outbox::builder(stock_db).name("inventory"),
+/// ))
+/// .start()
+/// .await?;
+/// let (orders, inventory) = outboxes.handles();
+/// # Ok(())
+/// # }
+/// ```
+pub fn group<B: OutboxBuilders>(builders: B) -> OutboxGroup<B> {
+    OutboxGroup::new(builders)
 }

@@ -9,6 +9,7 @@ pub use inventory;
 pub use serde;
 pub use serde_json;
 
+pub use std::borrow::Borrow;
 pub use std::boxed::Box;
 pub use std::clone::Clone;
 pub use std::convert::From;
@@ -16,7 +17,7 @@ pub use std::default::Default;
 pub use std::fmt::{Debug, Formatter, Result as FmtResult};
 pub use std::marker::Sized;
 pub use std::option::Option;
-pub use std::primitive::{str, u32, usize};
+pub use std::primitive::{bool, str, u32, usize};
 pub use std::result::Result;
 pub use std::string::String;
 pub use std::time::Duration;
@@ -24,15 +25,19 @@ pub use std::vec::Vec;
 pub use std::{assert, concat, file, line, matches, module_path};
 
 pub use crate::event::kind::{
-    AggregateIdField, AggregateInfo, AggregateType, EventInfo, EventType, NoSuchVariant, PayloadOf,
-    SingleAggregate, TiedToAggregate, VariantAt, aggregate_named, aggregate_of, agree, event_index,
-    event_named, event_of, is_struct, joined,
+    AggregateIdField, AggregateInfo, AggregateType, EventInfo, EventType, NamedByString,
+    NoSuchVariant, PayloadOf, SingleAggregate, TiedToAggregate, VariantAt, aggregate_named,
+    aggregate_of, agree, event_index, event_named, event_of, is_struct, joined,
 };
-pub use crate::listener::delivery::{AnyPayload, Delivery, payload_of};
+pub use crate::listener::argument::{
+    Argument, Arguments, Implements, ImplementsNothing, Mistake, NotTransaction, OnlyPayload, Role,
+    TakenByField,
+};
+pub use crate::listener::delivery::{Delivery, payload_of};
 pub use crate::listener::entry::{
     EntryCall, EventTypeEntry, ListenerEntry, ListenerOptions, Place, Timeout,
 };
-pub use crate::listener::extract::{FromDelivery, Need};
+pub use crate::listener::from_delivery::Needs;
 pub use crate::listener::in_tx::{AnyTx, ListenerTx};
 pub use crate::listener::outcome::{BoxFuture, Outcome, Result as Answer, into_outcome};
 

@@ -4,19 +4,21 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span, debug_span, info_span};
 
 use crate::event::{EventEnvelope, Verdict};
-use crate::store::Table;
+use crate::store::{Backend, Store};
 
 /// Returns the span of a commit; a transaction without events has none.
-pub(crate) fn write(table: &Table, events: usize) -> Span {
+pub(crate) fn write<DB: Backend>(store: &Store<DB>, events: usize) -> Span {
     if events == 0 {
         return Span::none();
     }
-    info_span!("outbox.write", %table, events, otel.kind = "producer")
+    let (outbox, table) = (store.name(), store.table());
+    info_span!("outbox.write", outbox, %table, events, otel.kind = "producer")
 }
 
 /// Returns the span of a claim.
-pub(crate) fn claim(table: &Table) -> Span {
-    debug_span!("outbox.claim", %table, rows = Empty)
+pub(crate) fn claim<DB: Backend>(store: &Store<DB>) -> Span {
+    let (outbox, table) = (store.name(), store.table());
+    debug_span!("outbox.claim", outbox, %table, rows = Empty)
 }
 
 /// The span of one delivery, which belongs to the trace in which the event was written.

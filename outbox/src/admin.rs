@@ -27,9 +27,10 @@
 
 #[doc(inline)]
 pub use outbox_runtime::store::{
-    DEFAULT_TABLE, DoctorOptions, EventFilter, EventQuery, EventRow, Finding, FindingLevel,
-    Payloads, PendingType, SchemaState, Stats, Table, TableError, migrate, migration_sql,
-    migration_sql_from,
+    BlockReason, BlockedAggregate, DEFAULT_TABLE, DoctorOptions, EventFilter, EventQuery, EventRow,
+    Failure, Finding, FindingLevel, Node, NodeListener, Payloads, PendingType, SchemaState, Stats,
+    Subscription, SubscriptionPattern, Table, TableError, adoption_sql, migrate, migrate_ordered,
+    migration_sql, migration_sql_from, migration_sql_ordered,
 };
 #[doc(inline)]
-pub use outbox_runtime::{Admin, Purge, PurgeReport, PurgeScheduler};
+pub use outbox_runtime::{Admin, DropSubscription, Purge, PurgeReport, PurgeScheduler};

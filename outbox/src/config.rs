@@ -18,6 +18,6 @@ pub use outbox_runtime::listener::Unhandled;
 pub use outbox_runtime::store::Completion;
 #[doc(inline)]
 pub use outbox_runtime::{
-    Backoff, BackoffError, EnvError, FailedAttempt, Failure, IntoPool, Mode, PurgeConfig, Retry,
-    RetryPolicy, Unroutable,
+    Backoff, BackoffError, EnvError, FailedAttempt, Failure, IntoPool, Mode, OnDead, Ordering,
+    OutboxBuilders, PurgeConfig, Relay, Retry, RetryPolicy, Unroutable,
 };

@@ -22,6 +22,10 @@ pub mod writing {}
 pub mod delivery {}
 
 #[cfg_attr(not(doctest), doc = include_str!("links.md"))]
+#[doc = include_str!("../docs/subscriptions.md")]
+pub mod subscriptions {}
+
+#[cfg_attr(not(doctest), doc = include_str!("links.md"))]
 #[doc = include_str!("../docs/ordering.md")]
 pub mod ordering {}
 
@@ -29,9 +33,18 @@ pub mod ordering {}
 #[doc = include_str!("../docs/configuration.md")]
 pub mod configuration {}
 
+// Its examples need this feature.
+#[cfg_attr(not(doctest), doc = include_str!("links.md"))]
+#[cfg_attr(any(not(doctest), feature = "sqlite"), doc = include_str!("../docs/several-outboxes.md"))]
+pub mod several_outboxes {}
+
 #[cfg_attr(not(doctest), doc = include_str!("links.md"))]
 #[doc = include_str!("../docs/operating.md")]
 pub mod operating {}
+
+#[cfg_attr(not(doctest), doc = include_str!("links.md"))]
+#[doc = include_str!("../docs/adopting.md")]
+pub mod adopting {}
 
 // Its example needs this feature.
 #[cfg_attr(not(doctest), doc = include_str!("links.md"))]

@@ -25,7 +25,9 @@ pub use outbox_runtime::listener::{ListenerError, Meta, Outcome, Result as Liste
 #[doc(inline)]
 pub use outbox_runtime::write::Tx;
 #[doc(inline)]
-pub use outbox_runtime::{Builder, Config, Error, Outbox, Result, builder, start};
+pub use outbox_runtime::{
+    Builder, Config, Error, Outbox, OutboxGroup, Outboxes, Result, builder, group, start,
+};
 
 /// The version of sqlx that this crate is built with.
 ///

@@ -1,9 +1,10 @@
 //! Listeners: the functions that handle events.
 //!
 //! [`#[listener]`](macro@crate::listener) turns an async function into a listener and registers it at link time. Its
-//! arguments are the payload and, in any order, [`State`], [`Meta`], [`EventEnvelope`](crate::EventEnvelope) and
-//! [`Tx`](crate::Tx). It returns nothing or a `Result`; [`Result`] is one whose error takes any other with `?`. The
-//! answer decides what becomes of the event: see [`Outcome`] and [`ListenerError`].
+//! arguments are the payload and, in any order, [`State`], [`Meta`], [`EventEnvelope`](crate::EventEnvelope),
+//! [`Tx`](crate::Tx) and extractors of the application ([`FromDelivery`]). It returns nothing or a `Result`; [`Result`]
+//! is one whose error takes any other with `?`. The answer decides what becomes of the event: see [`Outcome`] and
+//! [`ListenerError`].
 //!
 //! ```standalone_crate
 //! use outbox::{EventType, ListenerError, ListenerResult, Meta, State, listener};
@@ -49,9 +50,9 @@ pub use crate::{ListenerError, Meta, Outcome, State};
 
 #[doc(inline)]
 pub use outbox_runtime::listener::{
-    BoxFuture, Delivery, IntoListenerError, IntoOutcome, Listener, ListenerErrorKind,
-    ListenerOptions, ListenerRegistry, ListenerTx, Listeners, Place, RegistryError, RegistryFault,
-    Result, Timeout, TxDatabase,
+    BoxFuture, Delivery, ForwardFilter, FromDelivery, IntoListenerError, IntoOutcome, Listener,
+    ListenerErrorKind, ListenerOptions, ListenerRegistry, ListenerTx, Listeners, Needs, Place,
+    RegistryError, RegistryFault, Result, Timeout, TxDatabase,
 };
 #[doc(inline)]
 pub use outbox_runtime::{ClaimedEvent, EventInterceptor, PollerHandler};

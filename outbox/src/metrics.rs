@@ -20,7 +20,9 @@ pub use crate::admin::Stats;
 #[doc(inline)]
 pub use outbox_runtime::event::VerdictKind;
 #[doc(inline)]
-pub use outbox_runtime::{HotPathSkip, Lane, Metric, MetricKind, MetricUnit, MetricsExporter};
+pub use outbox_runtime::{
+    DeliveryTopic, HotPathSkip, Lane, Metric, MetricKind, MetricUnit, MetricsExporter,
+};
 #[cfg(feature = "metrics")]
 #[doc(inline)]
 pub use outbox_runtime::{MetricsFacade, PrefixError};

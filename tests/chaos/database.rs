@@ -43,7 +43,7 @@ impl FaultDatabase for Postgres {
     const TEXT: &'static str = "text";
 
     fn server() -> Option<Server> {
-        Some(Server::for_postgres().expect("a server"))
+        Some(Server::for_postgres(&[]).expect("a server"))
     }
 
     async fn terminate(db: &Fresh<Self>) {

@@ -8,10 +8,20 @@ use crate::database::FaultDatabase;
 use crate::process::read_ledgers;
 use crate::testbed::Testbed;
 
+/// Returns what identifies the row of a recipient: the event's id, and the name of the subscription if there is one.
+pub(crate) fn row_key(event_id: &str, subscription: &str) -> String {
+    match subscription {
+        "" | "*" => event_id.to_owned(),
+        name => format!("{event_id} {name}"),
+    }
+}
+
 /// The result of the checks.
 #[derive(Debug, Default)]
 pub(crate) struct Invariants {
     pub(crate) events: usize,
+    /// Rows that were delivered: one for each recipient of an event.
+    pub(crate) deliveries: usize,
     pub(crate) calls: usize,
     pub(crate) failed_calls: usize,
     /// Events with a transactional listener.
@@ -23,7 +33,7 @@ pub(crate) struct Invariants {
 
 impl Invariants {
     /// Compares the committed events, the table, and the calls of the listeners.
-    /// `allowed_repeats` is the number of additional calls an event may have had.
+    /// `allowed_repeats` is the number of additional calls a row may have had, by its key.
     pub(crate) async fn check<DB: FaultDatabase>(
         testbed: &Testbed<DB>,
         allowed_repeats: &HashMap<String, usize>,
@@ -42,36 +52,55 @@ impl Invariants {
         }
         let text = DB::TEXT;
         let rows = format!(
-            "SELECT event_id, event_type, CAST(attempts AS {text}), CAST(status AS {text}), \
+            "SELECT event_id, subscription, event_type, CAST(attempts AS {text}), CAST(status AS {text}), \
              CASE WHEN done_at IS NULL THEN 'no end' ELSE '' END, COALESCE(locked_by, '') \
              FROM outbox_event"
         );
-        let rows: Vec<[String; 6]> = testbed.db.texts(rows).await;
+        let rows: Vec<[String; 7]> = testbed.db.texts(rows).await;
         let mut calls: HashMap<String, Vec<LedgerEntry>> = HashMap::new();
         for entry in read_ledgers(testbed.folder()) {
             invariants.calls += 1;
             invariants.failed_calls += usize::from(entry.fails);
-            calls.entry(entry.event_id.clone()).or_default().push(entry);
+            if !business.contains(&entry.event_id) {
+                invariants.problem(format!("delivered, and never committed: {entry}"));
+            }
+            calls.entry(row_key(&entry.event_id, &entry.subscription)).or_default().push(entry);
         }
         invariants.events = business.len();
-        if rows.len() != business.len() {
-            invariants.problem(format!("{} rows for {} events", rows.len(), business.len()));
+        for id in effects.keys().filter(|id| !business.contains(*id)) {
+            invariants.problem(format!("{id} had an effect, and was never committed"));
         }
-        for id in calls.keys().chain(effects.keys()).filter(|id| !business.contains(*id)) {
-            invariants.problem(format!("{id} was delivered, and never committed"));
+        let recipients = |event_type: &str| match (testbed.settings.fan_out, event_type) {
+            (false, _) => 1,
+            (true, IN_TX) => 2,
+            (true, _) => 3,
+        };
+        let mut rows_of: HashMap<(&str, &str), usize> = HashMap::new();
+        for [id, _, event_type, ..] in &rows {
+            *rows_of.entry((id, event_type)).or_default() += 1;
         }
-        for [id, event_type, attempts, status, no_end, locked_by] in &rows {
+        if rows_of.len() != business.len() {
+            invariants.problem(format!("{} events of {}", rows_of.len(), business.len()));
+        }
+        for ((id, event_type), count) in rows_of {
+            if count != recipients(event_type) {
+                invariants.problem(format!("{id} of type {event_type} has {count} rows"));
+            }
+        }
+        for [id, subscription, event_type, attempts, status, no_end, locked_by] in &rows {
+            let key = row_key(id, subscription);
             if !business.contains(id) {
                 invariants.problem(format!("{id} is in the table, and was never committed"));
             }
             if status != "1" || !no_end.is_empty() || !locked_by.is_empty() {
-                invariants.problem(format!("{id}: status {status} {no_end} {locked_by}"));
+                invariants.problem(format!("{key}: status {status} {no_end} {locked_by}"));
             }
-            let Some(calls) = calls.get_mut(id) else {
-                invariants.problem(format!("{id} was never delivered"));
+            let Some(calls) = calls.get_mut(&key) else {
+                invariants.problem(format!("{key} was never delivered"));
                 continue;
             };
-            if event_type == IN_TX {
+            invariants.deliveries += 1;
+            if event_type == IN_TX && key == *id {
                 invariants.in_tx += 1;
                 // A call whose transaction failed is repeated; its writes are rolled back.
                 let times = effects.remove(id).unwrap_or_default();
@@ -82,7 +111,7 @@ impl Invariants {
                 invariants.check_calls(
                     calls,
                     attempts,
-                    allowed_repeats.get(id).copied().unwrap_or(0),
+                    allowed_repeats.get(&key).copied().unwrap_or(0),
                 );
             }
         }

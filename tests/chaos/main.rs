@@ -11,18 +11,22 @@
 )]
 
 mod binary_log;
+mod change_stream;
 mod database;
 mod exactly_once;
 mod exhausted_pool;
+mod fan_out;
 mod full_disk;
 mod half_open;
 mod invariants;
 mod ledger;
+mod order;
 mod outage;
 mod poison;
 mod process;
 mod restarts;
 mod schedule;
+mod single_active;
 mod testbed;
 
 use tokio::sync::{Mutex, MutexGuard};

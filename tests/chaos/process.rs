@@ -31,6 +31,8 @@ pub(crate) struct ProcessSettings {
     pub(crate) write_interval: Duration,
     /// Number of failing calls per thousand.
     pub(crate) failing: u64,
+    /// Whether events have several recipients.
+    pub(crate) fan_out: bool,
     /// The library that gives a process its own clock.
     pub(crate) clock: Option<PathBuf>,
 }
@@ -60,6 +62,7 @@ impl LedgerProcess {
             ("write_interval_ms", millis(settings.write_interval)),
             ("poll_ms", 200),
             ("failing", settings.failing),
+            ("fan_out", settings.fan_out.into()),
         ];
         // Exceeding the file size limit makes a write fail, instead of ending the process.
         let mut process = spawn_bound(PathBuf::from("/usr/bin/env"), |command| {

@@ -9,6 +9,7 @@ use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep_until};
 
 use crate::database::FaultDatabase;
+use crate::invariants::row_key;
 use crate::process::{LedgerProcess, ProcessSettings, Role};
 
 /// A database with its own server and network proxy, and processes that use it.
@@ -69,6 +70,7 @@ impl<DB: FaultDatabase> Testbed<DB> {
             lease: workload.lease,
             write_interval: workload.write_interval,
             failing: workload.failing,
+            fan_out: false,
             clock,
         };
         Some(Self { db, proxy, server, settings, nodes: 0, seed: workload.seed })
@@ -84,13 +86,15 @@ impl<DB: FaultDatabase> Testbed<DB> {
         &self.settings.folder
     }
 
-    /// Returns the events that a process, or any process, has in flight.
+    /// Returns the keys of the rows that a process, or any process, has in flight.
     pub(crate) async fn in_flight(&self, node: Option<u64>) -> HashSet<String> {
         let owner = node.map_or("%".to_owned(), |node| format!("n{node}-%"));
         let query = format!(
-            "SELECT event_id FROM outbox_event WHERE status IN (0, 2) AND locked_by LIKE '{owner}'"
+            "SELECT event_id, subscription FROM outbox_event \
+             WHERE status IN (0, 2) AND locked_by LIKE '{owner}'"
         );
-        self.db.texts(query).await.into_iter().map(|[id]| id).collect()
+        let rows = self.db.texts(query).await;
+        rows.iter().map(|[id, subscription]| row_key(id, subscription)).collect()
     }
 
     /// Stops the server, and starts it again after a pause. Returns the events that were in flight during the

@@ -96,6 +96,7 @@ async fn a_dead_letter_names_the_listener_and_the_event_once<DB: TestDatabase>(d
             assert!(line.contains("the event is dead"), "{line}");
             assert!(line.contains("aggregate_id=\"7\"") && line.contains(reason), "{line}");
             assert!(!line.contains("acme"), "{line}");
+            assert!(!line.contains("subscription"), "the listener is unnamed: {line}");
         }
     }
 }
@@ -110,6 +111,30 @@ async fn an_event_that_lost_its_owners_names_its_listener<DB: TestDatabase>(db: 
     outbox.drained().await.unwrap();
     let lines = log.with("owner lost");
     assert!(lines.len() == 1 && lines[0].contains("delivery_log.rs:"), "{lines:?}");
+    outbox.shutdown().await.unwrap();
+}
+
+/// Whether its listener was called or not.
+async fn a_dead_letter_of_a_subscription_names_it<DB: TestDatabase>(db: Fresh<DB>) {
+    let (log, _log) = FormattedLog::capture(Level::ERROR);
+    db.store().await;
+    db.fill("A", 0, 1, 1).await;
+    let lost = "UPDATE outbox_event SET takeovers = 5, locked_by = 'x', subscription = 'billing'";
+    db.run(lost).await;
+    let options = ListenerOptions::new().name("billing");
+    let registry =
+        ListenerRegistry::new().register_with(options, "Order", "A", |_: Delivery| async {
+            Err::<(), _>(ListenerError::permanent("closed"))
+        });
+    let outbox = manual_poll(&db, registry).start().await.unwrap();
+    let event = order("A");
+    write(&outbox, std::slice::from_ref(&event)).await;
+    outbox.drained().await.unwrap();
+    let (called, lost) = (line_about(&log, &event), log.with("owner lost"));
+    let [lost] = lost.as_slice() else { panic!("{lost:?}") };
+    for line in [&called, lost] {
+        assert!(line.contains("subscription=\"billing\""), "{line}");
+    }
     outbox.shutdown().await.unwrap();
 }
 
@@ -240,6 +265,7 @@ in_one_thread_on_every_database!(
     a_retry_names_the_listener_and_the_event_once,
     a_dead_letter_names_the_listener_and_the_event_once,
     an_event_that_lost_its_owners_names_its_listener,
+    a_dead_letter_of_a_subscription_names_it,
     the_failure_of_an_interceptor_names_the_listener,
     a_shutdown_that_cancels_a_call_is_logged,
     a_dropped_outbox_that_cancels_a_call_is_logged,

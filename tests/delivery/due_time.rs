@@ -43,7 +43,7 @@ async fn row_due<DB: TestDatabase>(
     status: Status,
 ) -> SystemTime {
     let id = event.event_id();
-    let row = async || outbox.store().find_event(id.as_str()).await.unwrap().unwrap();
+    let row = async || outbox.store().find_event(id.as_str()).await.unwrap().remove(0);
     eventually("it has the status", async || row().await.status == status).await;
     row().await.available_at.unwrap()
 }

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use outbox::listener::{Delivery, IntoOutcome, ListenerRegistry};
-use outbox::metrics::{HotPathSkip, Lane, MetricsExporter, VerdictKind};
+use outbox::metrics::{DeliveryTopic, HotPathSkip, Lane, MetricsExporter, VerdictKind};
 use outbox::{Builder, EventEnvelope, Outbox};
 use outbox_runtime::store::StoreOf;
 use outbox_tests::{CallLog, Fresh, Row, TestDatabase, TestTable, event};
@@ -110,6 +110,7 @@ struct Counts {
     stale: AtomicUsize,
     claims: Mutex<Vec<Duration>>,
     paused: Mutex<Vec<(Instant, usize)>>,
+    active: AtomicBool,
 }
 
 impl CountingMetrics {
@@ -144,6 +145,10 @@ impl CountingMetrics {
         paused.iter().find(|(at, _)| *at > after).map(|(_, listeners)| *listeners)
     }
 
+    pub(crate) fn is_active(&self) -> bool {
+        self.0.active.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn stale(&self) -> usize {
         self.0.stale.load(Ordering::Relaxed)
     }
@@ -158,11 +163,11 @@ impl MetricsExporter for CountingMetrics {
         self.0.skipped.lock().unwrap().push((reason, events));
     }
 
-    fn dispatched(&self, topic: &str, result: VerdictKind, _: Duration) {
-        self.0.results.lock().unwrap().push((topic.to_owned(), result));
+    fn dispatched(&self, of: DeliveryTopic<'_>, result: VerdictKind, _: Duration) {
+        self.0.results.lock().unwrap().push((of.topic.to_owned(), result));
     }
 
-    fn delivered(&self, _: &str, lag: Duration) {
+    fn delivered(&self, _: DeliveryTopic<'_>, lag: Duration) {
         self.0.lags.lock().unwrap().push(lag);
     }
 
@@ -172,6 +177,10 @@ impl MetricsExporter for CountingMetrics {
 
     fn paused_listeners(&self, listeners: usize) {
         self.0.paused.lock().unwrap().push((Instant::now(), listeners));
+    }
+
+    fn active(&self, is_active: bool) {
+        self.0.active.store(is_active, Ordering::Relaxed);
     }
 
     fn recorded(&self, _: usize, stale: usize, _: Duration) {

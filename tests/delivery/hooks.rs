@@ -7,7 +7,7 @@ use std::time::Duration;
 use outbox::config::Unroutable;
 use outbox::event::Status;
 use outbox::listener::{Delivery, EventInterceptor, ListenerRegistry};
-use outbox::metrics::{Lane, MetricsExporter, VerdictKind};
+use outbox::metrics::{DeliveryTopic, Lane, MetricsExporter, VerdictKind};
 use outbox::tx::WriterHook;
 use outbox::{EventEnvelope, ListenerError, ListenerResult};
 use outbox_tests::{CallLog, Fresh, TestDatabase, event, eventually, on_every_database};
@@ -172,7 +172,7 @@ impl MetricsExporter for PanickingMetrics {
         panic!("an exporter panics");
     }
 
-    fn dispatched(&self, _: &str, _: VerdictKind, _: Duration) {
+    fn dispatched(&self, _: DeliveryTopic<'_>, _: VerdictKind, _: Duration) {
         panic!("an exporter panics");
     }
 

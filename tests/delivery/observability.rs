@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 use outbox::admin::Stats;
 use outbox::config::{Mode, Unroutable};
 use outbox::dead::DeadFilter;
-use outbox::listener::{ClaimedEvent, Delivery, ListenerRegistry, PollerHandler};
-use outbox::metrics::{MetricsExporter, VerdictKind};
+use outbox::listener::{
+    ClaimedEvent, Delivery, ForwardFilter, ListenerOptions, ListenerRegistry, PollerHandler,
+};
+use outbox::metrics::{DeliveryTopic, MetricsExporter, VerdictKind};
 use outbox::{Config, EventEnvelope, ListenerError, Outbox};
 use outbox_tests::{CallLog, Fresh, Spans, TestDatabase, event, eventually, on_every_database};
 use tokio::sync::Semaphore;
@@ -53,15 +55,31 @@ struct Topics(Arc<Mutex<Reported>>);
 struct Reported {
     started: Vec<String>,
     topics: Vec<String>,
+    deliveries: Vec<Labels>,
     committed: Vec<String>,
-    called: Vec<String>,
-    died: Vec<String>,
+    called: Vec<Labels>,
+    delivered: Vec<Labels>,
+    died: Vec<Labels>,
+    paused: Vec<usize>,
     tables: Vec<Stats>,
 }
 
+/// A topic and a subscription.
+type Labels = (String, String);
+
+fn labels(of: DeliveryTopic<'_>) -> Labels {
+    (of.topic.to_owned(), of.subscription.to_owned())
+}
+
+/// Returns the labels without a subscription.
+fn unnamed(topics: &[&str]) -> Vec<Labels> {
+    topics.iter().map(|topic| labels(DeliveryTopic::new(topic, ""))).collect()
+}
+
 impl MetricsExporter for Topics {
-    fn starting(&mut self, table: &str, topics: &[&str]) {
+    fn starting(&mut self, table: &str, topics: &[&str], deliveries: &[DeliveryTopic<'_>]) {
         let mut reported = self.0.lock().unwrap();
+        reported.deliveries = deliveries.iter().copied().map(labels).collect();
         reported.started.push(table.to_owned());
         reported.topics = topics.iter().map(|topic| (*topic).to_owned()).collect();
     }
@@ -70,12 +88,20 @@ impl MetricsExporter for Topics {
         self.0.lock().unwrap().committed.extend(vec![topic.to_owned(); events]);
     }
 
-    fn dispatched(&self, topic: &str, _: VerdictKind, _: Duration) {
-        self.0.lock().unwrap().called.push(topic.to_owned());
+    fn dispatched(&self, of: DeliveryTopic<'_>, _: VerdictKind, _: Duration) {
+        self.0.lock().unwrap().called.push(labels(of));
     }
 
-    fn died(&self, topic: &str, events: usize) {
-        self.0.lock().unwrap().died.extend(vec![topic.to_owned(); events]);
+    fn delivered(&self, of: DeliveryTopic<'_>, _: Duration) {
+        self.0.lock().unwrap().delivered.push(labels(of));
+    }
+
+    fn died(&self, of: DeliveryTopic<'_>, events: usize) {
+        self.0.lock().unwrap().died.extend(vec![labels(of); events]);
+    }
+
+    fn paused_subscriptions(&self, subscriptions: usize) {
+        self.0.lock().unwrap().paused.push(subscriptions);
     }
 
     fn table(&self, stats: &Stats) {
@@ -119,7 +145,7 @@ async fn dead_events_without_a_call_are_counted<DB: TestDatabase>(db: Fresh<DB>)
     assert_eq!((with_status(&db, 3).await, with_status(&db, 1).await), (2, 1));
     let mut died = topics.0.lock().unwrap().died.clone();
     died.sort();
-    assert_eq!(died, ["A", "other"]);
+    assert_eq!(died, unnamed(&["A", "other"]));
 }
 
 async fn an_unroutable_event_dies_without_a_call<DB: TestDatabase>(db: Fresh<DB>) {
@@ -129,10 +155,68 @@ async fn an_unroutable_event_dies_without_a_call<DB: TestDatabase>(db: Fresh<DB>
     write(&outbox, &[event("A"), event("Undeclared")]).await;
     outbox.drained().await.unwrap();
     let reported = topics.0.lock().unwrap();
-    assert_eq!(
-        (&reported.called[..], &reported.died[..]),
-        (&["A".to_owned()][..], &["other".to_owned()][..])
-    );
+    assert_eq!((&reported.called, &reported.died), (&unnamed(&["A"]), &unnamed(&["other"])));
+}
+
+/// A forward receives events of any type, also of those that only their rows name.
+async fn deliveries_are_counted_by_topic_and_subscription<DB: TestDatabase>(db: Fresh<DB>) {
+    let (received, topics) = (CallLog::default(), Topics::default());
+    db.store().await;
+    db.fill("Foreign", 0, 1, 1).await;
+    let outbox = manual_poll(&db, recording_listeners(&received))
+        .forward("audit", ForwardFilter::all(), |delivery: Delivery| {
+            let is_known = ["A", "B"].contains(&delivery.envelope().event_type());
+            async move { if is_known { Ok(()) } else { Err(ListenerError::permanent("unknown")) } }
+        })
+        .metrics(topics.clone())
+        .start()
+        .await
+        .unwrap();
+    write(&outbox, &[event("A"), event("B"), event("Undeclared")]).await;
+    let is_counted = async || {
+        outbox.drained().await.unwrap();
+        topics.0.lock().unwrap().called.len() == 6
+    };
+    eventually("every delivery is counted", is_counted).await;
+    outbox.shutdown().await.unwrap();
+    let mut reported = topics.0.lock().unwrap();
+    let expected = |all: &[(&str, &str)]| -> Vec<Labels> {
+        all.iter().map(|(topic, name)| labels(DeliveryTopic::new(topic, name))).collect()
+    };
+    let delivered = expected(&[("A", ""), ("A", "audit"), ("B", ""), ("B", "audit")]);
+    let died = expected(&[("other", "audit"), ("other", "audit")]);
+    reported.called.sort();
+    reported.delivered.sort();
+    assert_eq!(reported.called, [&delivered[..], &died[..]].concat());
+    assert_eq!((&reported.delivered, &reported.died), (&delivered, &died));
+    for counted in [delivered, expected(&[("other", ""), ("other", "audit")])].concat() {
+        let times = reported.deliveries.iter().filter(|known| **known == counted).count();
+        assert_eq!(times, 1, "{counted:?} in {:?}", reported.deliveries);
+    }
+    assert!(!format!("{reported:?}").contains("Foreign"), "a name from a row: {reported:?}");
+}
+
+/// Two listeners share a subscription, which is one.
+async fn paused_subscriptions_are_counted<DB: TestDatabase>(db: Fresh<DB>) {
+    let (received, topics) = (CallLog::default(), Topics::default());
+    let options = ListenerOptions::new().name("billing");
+    let registry = ["A", "B"].into_iter().fold(recording_listeners(&received), |registry, name| {
+        registry.register_with(options, "Order", name, |_: Delivery| async {})
+    });
+    let outbox = manual_poll(&db, registry).metrics(topics.clone()).start().await.unwrap();
+    let last = |expected: usize| {
+        let topics = topics.clone();
+        async move || topics.0.lock().unwrap().paused.last() == Some(&expected)
+    };
+    eventually("none is paused", last(0)).await;
+    outbox.admin().pause("billing").await.unwrap();
+    eventually("one is paused", last(1)).await;
+    outbox.shutdown().await.unwrap();
+    let reported = topics.0.lock().unwrap();
+    assert_eq!(reported.paused.last(), Some(&0), "it is scraped for as long as the process lives");
+    assert!(reported.deliveries.contains(&("A".to_owned(), "billing".to_owned())));
+    assert!(!reported.deliveries.contains(&("C".to_owned(), "billing".to_owned())));
+    assert!(!reported.deliveries.contains(&("other".to_owned(), "billing".to_owned())));
 }
 
 /// Records the reported queue depths, and the time of each report.
@@ -263,6 +347,8 @@ on_every_database!(
     metrics_use_only_known_topics_as_labels,
     dead_events_without_a_call_are_counted,
     an_unroutable_event_dies_without_a_call,
+    deliveries_are_counted_by_topic_and_subscription,
+    paused_subscriptions_are_counted,
     queue_depths_are_reported_every_second,
     unroutable_events_are_counted,
     a_delivery_has_a_span,

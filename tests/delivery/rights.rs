@@ -13,34 +13,8 @@ use sqlx::Pool;
 use sqlx::pool::PoolOptions;
 use tracing::Level;
 
+use crate::documented_privileges as documented;
 use crate::harness::{HOUR, recording_listeners, write};
-
-/// The privileges of the documentation. On PostgreSQL the table is in a schema of its own.
-mod documented {
-    pub(super) const POSTGRES_WRITER: &str = "\
-        GRANT USAGE ON SCHEMA shop TO {user}; \
-        GRANT SELECT, INSERT ON shop.outbox_event TO {user}; \
-        GRANT SELECT ON shop.outbox_schema TO {user};";
-    pub(super) const POSTGRES_RELAY: &str = "\
-        GRANT USAGE ON SCHEMA shop TO {user}; \
-        GRANT SELECT, UPDATE, DELETE ON shop.outbox_event TO {user}; \
-        GRANT SELECT ON shop.outbox_schema TO {user};";
-    pub(super) const POSTGRES_ADMIN: &str = "\
-        GRANT USAGE ON SCHEMA shop TO {user}; \
-        GRANT SELECT, UPDATE, DELETE ON shop.outbox_event TO {user}; \
-        GRANT SELECT ON shop.outbox_schema TO {user}; \
-        GRANT pg_read_all_stats TO {user};";
-    pub(super) const MYSQL_WRITER: &str = "\
-        GRANT SELECT, INSERT ON outbox_event TO {user}; \
-        GRANT SELECT ON outbox_schema TO {user};";
-    pub(super) const MYSQL_RELAY: &str = "\
-        GRANT SELECT, UPDATE, DELETE ON outbox_event TO {user}; \
-        GRANT SELECT ON outbox_schema TO {user};";
-    pub(super) const MYSQL_ADMIN: &str = "\
-        GRANT SELECT, UPDATE, DELETE ON outbox_event TO {user}; \
-        GRANT SELECT ON outbox_schema TO {user}; \
-        GRANT PROCESS ON *.* TO {user};";
-}
 
 /// Returns the privileges of a writer, a relay and an administrator.
 fn documented_grants<DB: TestDatabase>() -> [&'static str; 3] {
@@ -246,11 +220,20 @@ async fn start_with_granted<DB: TestDatabase>(db: &Fresh<DB>, table: &str, role:
     let who = if host.is_empty() { name.to_owned() } else { format!("'{name}'@{host}") };
     let on_table = format!("GRANT {all} ON {place}{quote}outbox_event{quote} TO {who};");
     let on_versions = format!("GRANT SELECT ON {place}{quote}outbox_schema{quote} TO {who};");
-    let on_schema = format!("GRANT USAGE ON SCHEMA shop TO {who};");
-    let expected = match DB::SHORT_NAME {
-        "postgres" => vec![on_schema, on_table, on_versions],
-        _ => vec![on_table, on_versions],
+    let on = |privileges: &str, other: &str| {
+        format!("GRANT {privileges} ON {place}{quote}{other}{quote} TO {who};")
     };
+    let beside = match role.mode {
+        Mode::WriterOnly => vec![on("SELECT", "outbox_subscription")],
+        _ => vec![
+            on("SELECT, INSERT, UPDATE", "outbox_subscription"),
+            on("SELECT, INSERT, UPDATE, DELETE", "outbox_node"),
+        ],
+    };
+    let on_schema = format!("GRANT USAGE ON SCHEMA shop TO {who};");
+    let on_schema = (DB::SHORT_NAME == "postgres").then_some(on_schema);
+    let expected = on_schema.into_iter().chain([on_table]).chain(beside).chain([on_versions]);
+    let expected: Vec<String> = expected.collect();
     assert_eq!(grants, expected);
     assert!(!missing.is_empty());
     user.grant(db, sql.trim_end()).await;
@@ -295,8 +278,11 @@ async fn only_what_is_missing_is_reported<DB: TestDatabase>(db: Fresh<DB>) {
     let role = Role { purge: true, ..RELAY };
     let (missing, sql) = lacking(role.start(&user, table).await.unwrap_err());
     let purge = "DELETE (to purge, unless the purge is turned off)";
-    assert_eq!(missing, ["UPDATE (to deliver events)", purge]);
-    assert!(sql.starts_with("GRANT UPDATE, DELETE ON ") && sql.lines().count() == 1, "{sql}");
+    let register = "INSERT, UPDATE on the table `outbox_subscription` (to register subscriptions)";
+    let report =
+        "SELECT, INSERT, UPDATE, DELETE on the table `outbox_node` (to list running nodes)";
+    assert_eq!(missing, ["UPDATE (to deliver events)", purge, register, report]);
+    assert!(sql.starts_with("GRANT UPDATE, DELETE ON ") && sql.lines().count() == 3, "{sql}");
 
     // Together with the other faults.
     let Error::Start(error) = role
@@ -315,10 +301,19 @@ async fn only_what_is_missing_is_reported<DB: TestDatabase>(db: Fresh<DB>) {
 /// Privileges on every column are as good as on the table.
 async fn privileges_on_columns_suffice<DB: TestDatabase>(db: Fresh<DB>) {
     let table = table(&db).await;
-    let changed = "status, attempts, available_at, done_at, last_error, takeovers, locked_by, locked_at, claim_token";
+    let changed = "status, attempts, available_at, done_at, last_error, history, takeovers, locked_by, locked_at, \
+                   claim_token";
     let [writer, ..] = documented_grants::<DB>();
     let user = User::with(&db, writer).await;
-    user.grant(&db, &format!("GRANT UPDATE ({changed}) ON {table} TO {{user}}")).await;
+    let (subscriptions, nodes) =
+        (table.replace("event", "subscription"), table.replace("event", "node"));
+    for grant in [
+        format!("GRANT UPDATE ({changed}) ON {table} TO {{user}}"),
+        format!("GRANT INSERT, UPDATE ON {subscriptions} TO {{user}}"),
+        format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {nodes} TO {{user}}"),
+    ] {
+        user.grant(&db, &grant).await;
+    }
     let received = CallLog::default();
     let outbox = RELAY.outbox(&user, table, listeners(&received)).start().await.unwrap();
     write(&outbox, &[event("A")]).await;
@@ -348,6 +343,26 @@ async fn privileges_that_a_process_may_do_without_are_a_warning<DB: TestDatabase
     user.drop(&db).await;
 }
 
+/// Such a writer inserts rows that the relays expand.
+async fn a_writer_may_do_without_the_subscriptions<DB: TestDatabase>(db: Fresh<DB>) {
+    let (log, _log) = FormattedLog::capture(Level::WARN);
+    let table = table(&db).await;
+    let [writer, ..] = documented_grants::<DB>();
+    let user = User::with(&db, writer).await;
+    let subscriptions = table.replace("event", "subscription");
+    db.run(format!("REVOKE SELECT ON {subscriptions} FROM {}", user.name)).await;
+    let outbox = WRITER.start(&user, table).await.unwrap();
+    write(&outbox, &[event("A")]).await;
+    outbox.shutdown().await.unwrap();
+    let lines = log.with("this user lacks privileges that this process may need");
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    let missing =
+        "SELECT on the table `outbox_subscription` (to write a row for each subscription at once)";
+    assert!(line.contains(missing), "{line}");
+    assert!(line.contains("to grant them, run: GRANT SELECT ON "), "{line}");
+    user.drop(&db).await;
+}
+
 in_one_thread!(
     postgres,
     Postgres,
@@ -356,6 +371,7 @@ in_one_thread!(
     only_what_is_missing_is_reported,
     privileges_on_columns_suffice,
     privileges_that_a_process_may_do_without_are_a_warning,
+    a_writer_may_do_without_the_subscriptions,
 );
 in_one_thread!(
     mysql,
@@ -365,6 +381,7 @@ in_one_thread!(
     only_what_is_missing_is_reported,
     privileges_on_columns_suffice,
     privileges_that_a_process_may_do_without_are_a_warning,
+    a_writer_may_do_without_the_subscriptions,
 );
 
 /// MySQL refuses the connection of a user without any privilege in the database, and does not tell another one whether
@@ -380,7 +397,9 @@ async fn on_mysql_a_table_may_be_concealed() {
     assert!(text.contains("(if it exists, which the server does not tell such a user)"), "{text}");
     let (missing, sql) = lacking(error);
     let version = "SELECT on the table `outbox_schema` (to check its version)";
-    assert_eq!(missing, ["SELECT", "INSERT (to write events)", version]);
+    let subscriptions =
+        "SELECT on the table `outbox_subscription` (to write a row for each subscription at once)";
+    assert_eq!(missing, ["SELECT", "INSERT (to write events)", subscriptions, version]);
     user.grant(&db, sql.trim_end()).await;
     WRITER.start(&user, table).await.unwrap().shutdown().await.unwrap();
     user.drop(&db).await;

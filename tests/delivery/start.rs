@@ -84,7 +84,11 @@ async fn a_newer_or_wrong_table_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
         .unwrap_err();
     let error = faults(error);
     assert!(matches!(error.faults(), [StartFault::Schema(_)]), "{error}");
-    assert!(error.to_string().contains(&migration_sql::<DB>(&Table::new("strange").unwrap())));
+    let error = error.to_string();
+    assert!(
+        error.contains("table `strange` is not an outbox table, and is left as it is"),
+        "{error}"
+    );
 }
 
 /// Returns the message of the database error among the causes of an error.
@@ -244,7 +248,9 @@ async fn without_create_privilege_the_sql_is_reported() {
     db.store().await;
     db.run(format!(
         "GRANT SELECT, INSERT, UPDATE, DELETE ON outbox_event TO {name}; \
-         GRANT SELECT ON outbox_schema TO {name}"
+         GRANT SELECT ON outbox_schema TO {name}; \
+         GRANT SELECT, INSERT, UPDATE ON outbox_subscription TO {name}; \
+         GRANT SELECT, INSERT, UPDATE, DELETE ON outbox_node TO {name}"
     ))
     .await;
     let received = CallLog::default();

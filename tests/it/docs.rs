@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use outbox::Config;
-use outbox::config::Mode;
+use outbox::config::{Mode, Relay};
 use outbox::event::{
     MAX_AGGREGATE_ID_BYTES, MAX_AGGREGATE_NAME_BYTES, MAX_EVENT_ID_BYTES, MAX_EVENT_NAME_BYTES,
     MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES, MAX_TENANT_ID_BYTES, Status,
@@ -180,6 +180,9 @@ fn defaults() {
     let expected = [
         ("table", format!("{:?}", config.table)),
         ("mode", format!("{:?}", config.mode)),
+        ("order", format!("{:?}", config.order)),
+        ("on_dead", format!("{:?}", config.on_dead)),
+        ("relay", format!("{:?}", config.relay)),
         ("node_name", format!("{:?}", config.node_name)),
         ("workers", config.workers.to_string()),
         ("hot_capacity", config.hot_capacity.to_string()),
@@ -244,20 +247,25 @@ fn defaults_in_the_text() {
 
 #[test]
 fn connections() {
-    let with = |mode, notify| {
+    let with = |mode, notify, relay| {
         let mut config = Config::default();
-        (config.mode, config.notify) = (mode, notify);
+        (config.mode, config.notify, config.relay) = (mode, notify, relay);
         config.relay_connections().to_string()
     };
-    let (relay, notifying) = (with(Mode::Full, false), with(Mode::Full, true));
+    let relay = with(Mode::Full, false, Relay::Shared);
+    let notifying = with(Mode::Full, true, Relay::Shared);
+    let single = with(Mode::Full, false, Relay::SingleActive);
     let expected = [
         ["a relay", &relay],
         ["a relay with `notify`", &notifying],
-        ["`WriterOnly`, or SQLite in memory", &with(Mode::WriterOnly, false)],
+        ["a relay with `SingleActive`", &single],
+        ["a relay with both", &with(Mode::Full, true, Relay::SingleActive)],
+        ["`WriterOnly`, or SQLite in memory", &with(Mode::WriterOnly, false, Relay::Shared)],
     ];
     assert_eq!(table("| process | connections in addition to the pool |"), expected);
-    let sentence =
-        format!("a relay opens {relay} connections of its own, {notifying} with `notify`");
+    let sentence = format!(
+        "a relay opens {relay} connections of its own, {notifying} with `notify`, {single} with"
+    );
     assert!(read("docs/configuration.md").contains(&sentence), "no `{sentence}`");
 }
 

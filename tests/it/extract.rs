@@ -1,9 +1,15 @@
 //! The arguments and the return values of listeners.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use outbox::listener::{Delivery, IntoOutcome, Listener, ListenerErrorKind, ListenerRegistry};
-use outbox::{EventEnvelope, ListenerError, Meta, Outcome, State, listener};
+use outbox::listener::{
+    Delivery, FromDelivery, IntoOutcome, Listener, ListenerErrorKind, ListenerRegistry, Needs,
+    RegistryFault,
+};
+use outbox::{
+    EventEnvelope, EventType, ListenerError, ListenerResult, Meta, Outcome, State, listener,
+};
 
 struct Limit(u32);
 
@@ -13,7 +19,7 @@ async fn charged(
     meta: Meta,
     limit: State<Limit>,
     envelope: &EventEnvelope,
-) -> outbox::ListenerResult<Outcome> {
+) -> ListenerResult<Outcome> {
     assert_eq!(meta.event_id(), envelope.event_id());
     assert_eq!(meta.event_type(), "Charged");
     assert_eq!(meta.aggregate_type(), "Account");
@@ -51,7 +57,7 @@ async fn a_listener_receives_its_extractors() {
     assert_eq!(error.to_string(), "over the limit");
 }
 
-async fn outcome<F, Fut>(listener: F) -> outbox::ListenerResult<Outcome>
+async fn outcome<F, Fut>(listener: F) -> ListenerResult<Outcome>
 where
     F: Fn(Delivery) -> Fut + Send + Sync + 'static,
     Fut: Future<Output: IntoOutcome> + Send + 'static,
@@ -70,7 +76,7 @@ async fn each_return_value_maps_to_an_outcome() {
     let deferred = outcome(move |_| async move { Ok::<_, ListenerError>(later) }).await;
     assert_eq!(deferred.unwrap(), later);
 
-    let error_kind = |outcome: outbox::ListenerResult<Outcome>| outcome.unwrap_err().kind();
+    let error_kind = |outcome: ListenerResult<Outcome>| outcome.unwrap_err().kind();
     let failed = outcome(|_| async { Err::<(), _>(std::io::Error::other("x")) }).await;
     assert_eq!(error_kind(failed), ListenerErrorKind::Failed);
     let second = Duration::from_secs(1);
@@ -108,4 +114,137 @@ async fn the_source_of_an_error_is_kept() {
     let failed = outcome(|_| async { "x".parse::<u8>().map(drop) }).await.unwrap_err();
     assert!(failed.source().is::<std::num::ParseIntError>());
     assert_eq!(failed.to_string(), "invalid digit found in string");
+}
+
+/// An extractor that never fails.
+struct Tenant(Option<String>);
+
+impl FromDelivery for Tenant {
+    async fn from_delivery(delivery: &Delivery) -> ListenerResult<Self> {
+        Ok(Self(delivery.envelope().tenant_id().map(str::to_owned)))
+    }
+}
+
+/// An extractor that waits, fails, and is made of a state and another extractor.
+struct Account {
+    tenant: Tenant,
+    limit: u32,
+}
+
+impl FromDelivery for Account {
+    fn needs() -> Needs {
+        Needs::state::<Limit>().and(Needs::state::<Calls>()).and(Tenant::needs())
+    }
+
+    async fn from_delivery(delivery: &Delivery) -> ListenerResult<Self> {
+        tokio::task::yield_now().await;
+        let tenant = Tenant::from_delivery(delivery).await?;
+        if tenant.0.is_none() {
+            return Err(ListenerError::permanent("no tenant"));
+        }
+        Ok(Self { tenant, limit: delivery.state::<Limit>()?.0 })
+    }
+}
+
+struct Undeclared;
+
+impl FromDelivery for Undeclared {
+    async fn from_delivery(delivery: &Delivery) -> ListenerResult<Self> {
+        delivery.state::<String>().map(|_| Self)
+    }
+}
+
+#[derive(Default)]
+struct Calls(AtomicU32);
+
+/// A payload with the name of an extractor of another crate.
+mod payload {
+    #[derive(serde::Serialize, serde::Deserialize)]
+    pub(super) struct Meta {
+        pub(super) cents: u32,
+    }
+}
+
+#[derive(EventType)]
+#[outbox(aggregate = "Account")]
+enum AccountEvent {
+    Credited(payload::Meta),
+    #[outbox(no_listener)]
+    Closed {
+        reason: String,
+    },
+}
+
+type Clicks = State<Calls>;
+
+#[listener(outbox = "own_extractors", event = AccountEvent::Credited)]
+async fn credited(
+    tenant: &Tenant,
+    account: Account,
+    paid: payload::Meta,
+    calls: Clicks,
+    limit: State<Limit>,
+) {
+    assert_eq!((tenant.0.as_deref(), account.tenant.0.as_deref()), (Some("acme"), Some("acme")));
+    assert_eq!((account.limit, limit.0, paid.cents), (100, 100, 4));
+    calls.0.fetch_add(1, Ordering::Relaxed);
+}
+
+#[listener(outbox = "own_extractors", event = AccountEvent::Closed { reason })]
+async fn closed(undeclared: Undeclared, reason: &str, tenant: Tenant) {
+    let _ = (undeclared, reason, tenant);
+}
+
+fn account_event(event: AccountEvent, tenant: Option<&str>) -> EventEnvelope {
+    let event = outbox::event(event);
+    match tenant {
+        Some(tenant) => event.tenant(tenant).build().unwrap(),
+        None => event.build().unwrap(),
+    }
+}
+
+fn credited_event(tenant: Option<&str>) -> EventEnvelope {
+    account_event(AccountEvent::Credited(payload::Meta { cents: 4 }), tenant)
+}
+
+#[tokio::test]
+async fn a_listener_receives_extractors_of_the_application() {
+    let registry = ListenerRegistry::linked_for("own_extractors");
+    let listeners = registry.state(Limit(100)).state(Calls::default()).build().unwrap();
+    let listener = listeners.find("Account", "Credited").unwrap();
+    assert_eq!(listener.call(credited_event(Some("acme")), 0).await.unwrap(), Outcome::Done);
+}
+
+#[tokio::test]
+async fn the_error_of_an_extractor_is_the_result_of_the_call() {
+    let registry = ListenerRegistry::linked_for("own_extractors");
+    let listeners = registry.state(Limit(100)).state(Calls::default()).build().unwrap();
+    let listener = listeners.find("Account", "Credited").unwrap();
+    let error = listener.call(credited_event(None), 0).await.unwrap_err();
+    assert_eq!(error.kind(), ListenerErrorKind::Permanent);
+    assert_eq!(error.to_string(), "no tenant");
+
+    let listener = listeners.find("Account", "Closed").unwrap();
+    let closed = account_event(AccountEvent::Closed { reason: "done".to_owned() }, None);
+    let error = listener.call(closed, 0).await.unwrap_err();
+    assert_eq!(error.kind(), ListenerErrorKind::MissingState);
+}
+
+#[test]
+fn states_that_an_extractor_needs_are_checked_before_the_first_call() {
+    let error = ListenerRegistry::linked_for("own_extractors").build().unwrap_err();
+    let source = include_str!("extract.rs").lines().zip(1..);
+    let declared = |line: &str| line.starts_with("#[listener(outbox = \"own_extractors\"");
+    let (_, line) = source.into_iter().find(|(line, _)| declared(line)).unwrap();
+    let states = error.faults().iter().map(|fault| match fault {
+        RegistryFault::MissingState { listener, place, state } => {
+            assert_eq!(listener, "`it::extract::credited`");
+            assert!(place.file.ends_with("it/extract.rs"), "{place}");
+            assert_eq!(place.line, line);
+            *state
+        }
+        other => panic!("{other}"),
+    });
+    // Each state once, though two arguments need it.
+    assert_eq!(states.collect::<Vec<_>>(), ["it::extract::Limit", "it::extract::Calls"]);
 }

@@ -11,4 +11,5 @@
 
 mod idle_cost;
 mod memory;
+mod rolling_deployment;
 mod single_delivery;

@@ -12,6 +12,8 @@
 )]
 #![allow(missing_docs, reason = "these types are used only in this file")]
 
+mod group;
+
 use outbox::config::Unhandled;
 use outbox::listener::{Delivery, Listener, ListenerRegistry, Place, RegistryError, RegistryFault};
 use outbox::{AggregateType, EventType, State, listener};
@@ -133,8 +135,11 @@ fn all_missing_states_are_reported_with_their_listeners() {
 #[test]
 fn duplicates_are_reported_with_both_places_even_by_an_alias() {
     let faults = faults(ListenerRegistry::linked_for("twice"));
-    let [RegistryFault::Duplicate { aggregate, event, first, first_place, second, second_place }] =
-        faults.as_slice()
+    let [
+        RegistryFault::Duplicate {
+            aggregate, event, first, first_place, second, second_place, ..
+        },
+    ] = faults.as_slice()
     else {
         panic!("{faults:?}")
     };

@@ -27,6 +27,15 @@ pub trait TestDatabase: MeasureCost + HasStatementCache {
     /// The current time as SQL.
     const NOW: &'static str;
 
+    /// The current time as SQL, in microseconds since 1970.
+    const NOW_MICROS: &'static str;
+
+    /// An hour from now as SQL; with `-` for `{sign}`, an hour ago.
+    const LATER: &'static str;
+
+    /// Takes the lock of ordered claims on the default table, as a claim does, and keeps it.
+    const HOLD_CLAIM_LOCK: &'static [&'static str] = &[];
+
     /// Sets the plan format of the session.
     const PLAN_FORMAT: Option<&'static str> = None;
 
@@ -73,6 +82,8 @@ impl TestDatabase for Sqlite {
         locked_at = locked_at - {micros}";
     const WIDE: &'static str = "INTEGER";
     const NOW: &'static str = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)";
+    const NOW_MICROS: &'static str = Self::NOW;
+    const LATER: &'static str = "CAST(unixepoch('subsec') * 1000000 AS INTEGER) + {sign}3600000000";
     const EXPLAIN: &'static str = "EXPLAIN QUERY PLAN ";
     const PLAN_COLUMN: usize = 3;
     const COSTLY: &'static [&'static str] = &["TEMP B-TREE", "SCAN outbox_event\n", "SCAN entry\n"];
@@ -109,6 +120,12 @@ impl TestDatabase for Postgres {
         locked_at = locked_at - {micros} * interval '1 microsecond'";
     const WIDE: &'static str = "bigint";
     const NOW: &'static str = "now()";
+    const NOW_MICROS: &'static str = "(extract(epoch from clock_timestamp()) * 1000000)::bigint";
+    const LATER: &'static str = "now() + {sign}1 * interval '1 hour'";
+    const HOLD_CLAIM_LOCK: &'static [&'static str] = &[
+        "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 2000",
+        "SELECT pg_advisory_xact_lock(1869574755, 'outbox_event'::regclass::oid::int)",
+    ];
     const EXPLAIN: &'static str = "EXPLAIN ";
     const PLAN_COLUMN: usize = 0;
     const COSTLY: &'static [&'static str] = &["Sort", "Seq Scan on outbox_event"];
@@ -141,6 +158,10 @@ impl TestDatabase for MySql {
         locked_at = TIMESTAMPADD(MICROSECOND, -{micros}, locked_at)";
     const WIDE: &'static str = "SIGNED";
     const NOW: &'static str = "UTC_TIMESTAMP(6)";
+    const NOW_MICROS: &'static str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+    const LATER: &'static str = "TIMESTAMPADD(HOUR, {sign}1, UTC_TIMESTAMP(6))";
+    const HOLD_CLAIM_LOCK: &'static [&'static str] = &["DO GET_LOCK(CONCAT('outbox:claim:', \
+        LEFT(SHA2(CONCAT(LOWER(DATABASE()), '.outbox_event'), 256), 40)), 1)"];
     // Later versions of MySQL have another default format; MariaDB does not.
     const PLAN_FORMAT: Option<&'static str> =
         Some("SET @plans = 1 /*!80300 , SESSION explain_json_format_version = 1 */");

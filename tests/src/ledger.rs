@@ -7,11 +7,18 @@ pub const PLAIN: &str = "A";
 /// The event type with a transactional listener, which inserts a row into `effect`.
 pub const IN_TX: &str = "B";
 
+/// The subscription of the events with a plain listener, in processes with the option `fan_out`.
+pub const BILLING: &str = "billing";
+/// The subscription of all events in these processes.
+pub const AUDIT: &str = "audit";
+
 /// A call of a listener, as the program `ledger` writes it to its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerEntry {
     /// The event's id.
     pub event_id: String,
+    /// The subscription; empty for the unnamed listener.
+    pub subscription: String,
     /// The process that made the call.
     pub node: u64,
     /// The time of the call, by a clock that all processes share.
@@ -24,8 +31,8 @@ pub struct LedgerEntry {
 
 impl fmt::Display for LedgerEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { event_id, node, at, attempts, fails } = self;
-        write!(f, "{event_id} {node} {} {attempts} {fails}", at.as_millis())
+        let Self { event_id, subscription, node, at, attempts, fails } = self;
+        write!(f, "{event_id} {subscription} {node} {} {attempts} {fails}", at.as_millis())
     }
 }
 
@@ -35,11 +42,12 @@ impl FromStr for LedgerEntry {
     fn from_str(line: &str) -> Result<Self, String> {
         let invalid = || format!("not a line of a ledger: {line:?}");
         let words: Vec<&str> = line.split(' ').collect();
-        let &[event_id, node, at, attempts, fails] = words.as_slice() else {
+        let &[event_id, subscription, node, at, attempts, fails] = words.as_slice() else {
             return Err(invalid());
         };
         Ok(Self {
             event_id: event_id.to_owned(),
+            subscription: subscription.to_owned(),
             node: node.parse().map_err(|_| invalid())?,
             at: Duration::from_millis(at.parse().map_err(|_| invalid())?),
             attempts: attempts.parse().map_err(|_| invalid())?,

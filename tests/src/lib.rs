@@ -9,10 +9,12 @@
 
 pub mod arbitrary;
 mod call_log;
+mod claim_keys;
 mod cost;
 mod database;
 mod eventually;
 mod formatted_log;
+mod java_table;
 mod ledger;
 mod log;
 mod lost_transaction;
@@ -26,11 +28,13 @@ mod version_one;
 mod writer_probe;
 
 pub use call_log::{Call, CallLog};
+pub use claim_keys::{every_unnamed, unnamed};
 pub use cost::{Cost, MeasureCost};
 pub use database::{Fresh, TestDatabase, given_url};
 pub use eventually::eventually;
 pub use formatted_log::{FormattedLog, field_names};
-pub use ledger::{IN_TX, LedgerEntry, PLAIN, uptime};
+pub use java_table::JavaTable;
+pub use ledger::{AUDIT, BILLING, IN_TX, LedgerEntry, PLAIN, uptime};
 pub use log::Log;
 pub use lost_transaction::LoseTransaction;
 pub use node::Node;

@@ -75,12 +75,18 @@ impl Node {
 
     /// Shuts it down gracefully, and returns the ids of the events it has delivered.
     pub fn stop(mut self) -> Vec<String> {
-        drop(self.process.stdin.take());
-        assert!(self.process.wait().expect("it ends").success());
+        self.finish();
         self.delivered()
     }
 
-    fn delivered(&self) -> Vec<String> {
+    /// Shuts it down gracefully, and keeps its log.
+    pub fn finish(&mut self) {
+        drop(self.process.stdin.take());
+        assert!(self.process.wait().expect("it ends").success());
+    }
+
+    /// Returns what it has recorded so far.
+    pub fn delivered(&self) -> Vec<String> {
         let log = std::fs::read_to_string(&self.log).expect("its log");
         log.lines().map(str::to_owned).collect()
     }

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use outbox::EventEnvelope;
 use outbox::event::Status;
+use outbox_runtime::event::Recipient;
 use outbox_runtime::store::{InitialState, Inserted, Lease, NewRow, Store};
 
 use crate::{Fresh, TestDatabase};
@@ -111,8 +112,14 @@ impl<DB: TestDatabase> TestTable<DB> for (&Fresh<DB>, &Store<DB>) {
     async fn insert_due(&self, events: &[EventEnvelope]) -> Vec<Inserted> {
         let (db, store) = self;
         let mut connection = db.pool.acquire().await.expect("a connection");
-        let rows: Vec<NewRow<'_>> =
-            events.iter().map(|envelope| NewRow { envelope, state: InitialState::Due }).collect();
+        let rows: Vec<NewRow<'_>> = events
+            .iter()
+            .map(|envelope| NewRow {
+                envelope,
+                state: InitialState::Due,
+                recipient: &Recipient::Unnamed,
+            })
+            .collect();
         store.insert(&mut connection, &rows).await.expect("they are inserted")
     }
 }

@@ -28,12 +28,28 @@ impl VersionOne {
         db.run(sql.replace("{index:", "outbox_event_").replace('}', "")).await;
     }
 
-    /// Inserts a due event with the statement of version 1.
+    /// Inserts a due event as a program in another language does: with the columns of version 1.
     pub async fn insert<DB: TestDatabase>(db: &Fresh<DB>, event_id: &str) -> sqlx::Result<()> {
+        Self::insert_or(db, event_id, "").await
+    }
+
+    /// Inserts a due event with the statement of programs of schema versions 1 and 2.
+    pub async fn insert_as_program<DB: TestDatabase>(
+        db: &Fresh<DB>,
+        event_id: &str,
+    ) -> sqlx::Result<()> {
         let on_conflict = match DB::SHORT_NAME {
             "mysql" => "",
             _ => " ON CONFLICT (event_id) DO NOTHING",
         };
+        Self::insert_or(db, event_id, on_conflict).await
+    }
+
+    async fn insert_or<DB: TestDatabase>(
+        db: &Fresh<DB>,
+        event_id: &str,
+        on_conflict: &str,
+    ) -> sqlx::Result<()> {
         let now = DB::NOW;
         db.try_run(format!(
             "INSERT INTO outbox_event (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \

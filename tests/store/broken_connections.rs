@@ -102,6 +102,7 @@ async fn the_store_recovers_after_all_connections_break<DB: Breakable>(db: Fresh
             sequence,
             token,
             verdict: Verdict::Done,
+            history: None,
         })
         .collect();
     let stale = match store.settle("a", &done, Completion::Keep).await {

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use outbox::EventEnvelope;
 use outbox::event::Status;
-use outbox_runtime::event::Verdict;
+use outbox_runtime::event::{Recipient, Verdict};
 use outbox_runtime::store::{
     Completion, InitialState, Lease, NewRow, Position, Quota, Renewal, Settlement, Store, Table,
     TypeFilter,
 };
 use outbox_tests::{
-    Fresh, Round, RoundClaims, TestDatabase, TestTable, event, lease, on_every_database,
+    Fresh, Round, RoundClaims, TestDatabase, TestTable, event, every_unnamed, lease,
+    on_every_database, unnamed,
 };
 
 /// Returns a claim request with default limits.
@@ -87,6 +88,7 @@ async fn new_and_retried_rows_have_separate_limits<DB: TestDatabase>(db: Fresh<D
             sequence: row.sequence,
             token: row.token,
             verdict: Verdict::Retry { attempts: 1, delay: Duration::ZERO, error: "x".into() },
+            history: None,
         })
         .collect();
     store.settle("a", &failed, Completion::Keep).await.unwrap();
@@ -116,7 +118,11 @@ async fn only_handled_event_types_are_claimed<DB: TestDatabase>(db: Fresh<DB>) {
         store.table()
     ))
     .await;
-    let known = store.type_filter([("Order", "Paid"), ("__GLOBAL__", "Created"), ("X", "Unknown")]);
+    let known = store.type_filter(unnamed(&[
+        ("Order", "Paid"),
+        ("__GLOBAL__", "Created"),
+        ("X", "Unknown"),
+    ]));
     let claimed = request("a", &known).claim(&store).await.unwrap();
     let names: Vec<(&str, &str)> = claimed
         .rows
@@ -136,11 +142,14 @@ async fn excluded_event_types_are_not_claimed<DB: TestDatabase>(db: Fresh<DB>) {
     rows.insert_due(&[event("Paid"), event("Unknown"), global, event("Created")]).await;
     let null = "SET aggregate_type = NULL WHERE aggregate_type = '__GLOBAL__'";
     db.run(format!("UPDATE {} {null}", store.table())).await;
-    let others = store.type_filter_except([("Order", "Paid"), ("__GLOBAL__", "Created")]);
+    let others = store.type_filter_except(
+        every_unnamed(),
+        unnamed(&[("Order", "Paid"), ("__GLOBAL__", "Created")]),
+    );
     let claimed = request("a", &others).claim(&store).await.unwrap().rows;
     let names: Vec<&str> = claimed.iter().map(|row| row.envelope.event_type()).collect();
     assert_eq!(names, ["Unknown", "Created"]);
-    let everything = store.type_filter_except([]);
+    let everything = store.type_filter(every_unnamed());
     assert_eq!(request("a", &everything).claim(&store).await.unwrap().rows.len(), 2);
 }
 
@@ -249,6 +258,7 @@ async fn an_undecodable_row_does_not_affect_other_rows<DB: TestDatabase>(db: Fre
             sequence: row.sequence,
             token: row.token,
             verdict: Verdict::Dead { attempts: 0, error: row.reason.to_owned() },
+            history: None,
         })
         .collect();
     assert!(store.settle("a", &dead, Completion::Keep).await.unwrap().is_empty());
@@ -275,8 +285,14 @@ async fn batches_of_any_size_use_the_same_prepared_statements<DB: TestDatabase>(
     let round = async |count: usize| {
         let events: Vec<EventEnvelope> = (0..count).map(|_| event("Paid")).collect();
         let mut connection = pool.acquire().await.unwrap();
-        let new: Vec<NewRow<'_>> =
-            events.iter().map(|envelope| NewRow { envelope, state: InitialState::Due }).collect();
+        let new: Vec<NewRow<'_>> = events
+            .iter()
+            .map(|envelope| NewRow {
+                envelope,
+                state: InitialState::Due,
+                recipient: &Recipient::Unnamed,
+            })
+            .collect();
         store.insert(&mut connection, &new).await.unwrap();
         drop(connection);
         let claimed = all(&store, "a").await;
@@ -289,6 +305,7 @@ async fn batches_of_any_size_use_the_same_prepared_statements<DB: TestDatabase>(
                 sequence: *sequence,
                 token: *token,
                 verdict: Verdict::Done,
+                history: None,
             })
             .collect();
         assert!(store.settle("a", &done, Completion::Keep).await.unwrap().is_empty());

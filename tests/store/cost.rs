@@ -7,7 +7,7 @@
 use std::time::{Duration, SystemTime};
 
 use outbox_runtime::store::{EXPLAINER, Explained, Store, Table, TypeFilter};
-use outbox_tests::{Cost, Fresh, TestDatabase, on_every_database};
+use outbox_tests::{Cost, Fresh, TestDatabase, every_unnamed, on_every_database, unnamed};
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 
 /// Number of rows in a batch.
@@ -137,7 +137,7 @@ async fn burst<DB: TestDatabase>(db: &Fresh<DB>, rows: u64) {
 
 async fn cost_is_bounded_when_never_analysed<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
-    let known = store.type_filter([("Order", "A"), ("Order", "B")]);
+    let known = store.type_filter(unnamed(&[("Order", "A"), ("Order", "B")]));
     prepare(&store, &known).await;
     burst(&db, 100_000).await;
     measure(&db, &store, &known, None, "never analysed").await;
@@ -146,7 +146,8 @@ async fn cost_is_bounded_when_never_analysed<DB: TestDatabase>(db: Fresh<DB>) {
 /// Claims every event type except those of a paused listener.
 async fn cost_is_bounded_when_event_types_are_excluded<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
-    let known = store.type_filter_except([("Order", "B"), ("Order", "C")]);
+    let known =
+        store.type_filter_except(every_unnamed(), unnamed(&[("Order", "B"), ("Order", "C")]));
     prepare(&store, &known).await;
     burst(&db, 100_000).await;
     measure(&db, &store, &known, None, "some types excluded").await;
@@ -156,7 +157,7 @@ async fn cost_is_bounded_when_event_types_are_excluded<DB: TestDatabase>(db: Fre
 async fn cost_is_bounded_in_the_applications_pool<DB: TestDatabase>(db: Fresh<DB>) {
     single(&db).await;
     let store = Store::new(db.single().await, Table::default());
-    let known = store.type_filter([("Order", "A"), ("Order", "B")]);
+    let known = store.type_filter(unnamed(&[("Order", "A"), ("Order", "B")]));
     prepare(&store, &known).await;
     burst(&db, 100_000).await;
     measure(&db, &store, &known, None, "never analysed, in the application's pool").await;
@@ -164,7 +165,7 @@ async fn cost_is_bounded_in_the_applications_pool<DB: TestDatabase>(db: Fresh<DB
 
 async fn cost_is_bounded_when_analysed_empty<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
-    let known = store.type_filter([("Order", "A"), ("Order", "B")]);
+    let known = store.type_filter(unnamed(&[("Order", "A"), ("Order", "B")]));
     db.run(DB::ANALYZE).await;
     prepare(&store, &known).await;
     burst(&db, 100_000).await;
@@ -173,7 +174,7 @@ async fn cost_is_bounded_when_analysed_empty<DB: TestDatabase>(db: Fresh<DB>) {
 
 async fn cost_is_bounded_when_analysed_full_then_emptied<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
-    let known = store.type_filter([("Order", "A"), ("Order", "B")]);
+    let known = store.type_filter(unnamed(&[("Order", "A"), ("Order", "B")]));
     db.fill("A", 0, 1, 100_000).await;
     db.run(DB::ANALYZE).await;
     prepare(&store, &known).await;
@@ -184,7 +185,7 @@ async fn cost_is_bounded_when_analysed_full_then_emptied<DB: TestDatabase>(db: F
 
 async fn cost_is_bounded_behind_an_old_snapshot<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
-    let known = store.type_filter([("Order", "A"), ("Order", "B")]);
+    let known = store.type_filter(unnamed(&[("Order", "A"), ("Order", "B")]));
     prepare(&store, &known).await;
     db.fill("A", 0, 1, 200_000).await;
     db.fill("A", 1, 1_000_001, 200_000).await;
@@ -200,11 +201,50 @@ async fn cost_is_bounded_behind_an_old_snapshot<DB: TestDatabase>(db: Fresh<DB>)
 
 async fn cost_is_bounded_with_a_million_settled_rows<DB: TestDatabase>(db: Fresh<DB>) {
     let store = single(&db).await;
-    let known = store.type_filter([("Order", "A"), ("Order", "B")]);
+    let known = store.type_filter(unnamed(&[("Order", "A"), ("Order", "B")]));
     prepare(&store, &known).await;
     db.fill("A", 1, 1, 1_000_000).await;
     burst(&db, 1_000).await;
     measure(&db, &store, &known, None, "a million settled").await;
+}
+
+/// The number of waiting events of one aggregate is limited as well. The statements are planned while the table is
+/// empty.
+async fn cost_of_the_search_for_blocked_aggregates_is_bounded<DB: TestDatabase>(db: Fresh<DB>) {
+    super::blocked::ordered(&db, "block").await;
+    let store = single(&db).await;
+    let aggregates: Vec<String> = (1..=BATCH).map(|id| format!("Order\u{1f}{id}")).collect();
+    let aggregates: Vec<&str> = aggregates.iter().map(String::as_str).collect();
+    for _ in 0..PREPARED {
+        for statement in store.blocked_statements(&aggregates, &[1]) {
+            run(&store, statement, &[]).await;
+        }
+    }
+    // Dead letters, and behind them far more events than are counted.
+    burst(&db, 100_000).await;
+    db.run("UPDATE outbox_event SET aggregate_id = '1'").await;
+    let heads = "SELECT CAST(sequence AS CHAR(20)) FROM outbox_event WHERE status = 3 LIMIT 100";
+    let heads: Vec<[String; 1]> = db.texts(heads).await;
+    let heads: Vec<i64> = heads.iter().map(|[key]| key.trim().parse().unwrap()).collect();
+    let mut wrong = Vec::new();
+    for statement in store.blocked_statements(&aggregates, &heads) {
+        let name = statement.0;
+        let rows = match name {
+            "blocked candidates" => 10_000,
+            // For each aggregate four searches.
+            "blocked first" => 4 * BATCH as u64,
+            // For each of the heads a thousand entries of the index, twice. MySQL counts entries, where the others count
+            // pages. Without the limit they would be ten million.
+            _ => 100 * 2 * 1_000 / READ.per_row,
+        };
+        let cost = run(&store, statement, &[]).await;
+        let most = READ.fixed + READ.per_row * rows;
+        println!("{} | blocked | {name} | {} | {:?}", DB::SHORT_NAME, cost.touched, cost.took);
+        if cost.touched > most {
+            wrong.push(format!("{name}: {} of {most}, {:?}", cost.touched, cost.took));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Returns the watermark behind the deleted rows. Row `n` was due two days ago plus `n` microseconds.
@@ -220,4 +260,5 @@ on_every_database!(
     cost_is_bounded_when_analysed_full_then_emptied,
     cost_is_bounded_behind_an_old_snapshot,
     cost_is_bounded_with_a_million_settled_rows,
+    cost_of_the_search_for_blocked_aggregates_is_bounded,
 );

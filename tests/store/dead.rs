@@ -132,7 +132,7 @@ async fn replay_resets_the_event<DB: TestDatabase>(db: Fresh<DB>) {
         "table `outbox_event` has no event with the id `unknown`; it may have been purged";
     assert_eq!(unknown, expected);
     // The batch that settled it as dead is sent again.
-    let late = Settlement { sequence, token: 1, verdict: dead(3, "broken") };
+    let late = Settlement { sequence, token: 1, verdict: dead(3, "broken"), history: None };
     assert_eq!(store.settle("a", &[late], Completion::Keep).await.unwrap().stale, [sequence]);
     assert_eq!(rows.row(sequence).await.status, Status::New);
     assert_eq!(claim::all(&store, "b").await.rows.len(), 1);

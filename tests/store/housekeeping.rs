@@ -106,11 +106,14 @@ async fn a_purge_next_to_a_locked_row_blocks_no_writer<DB: TestDatabase>(db: Fre
     db.fill("A", 1, 1, 600).await;
     db.fill("A", 3, 1_001, 600).await;
     let writer = Writer::new(db.pool.clone(), Table::default());
-    let lock =
-        |id: &str| format!("SELECT event_id FROM outbox_event WHERE event_id = '{id}' FOR UPDATE");
     for (locked_id, by_age) in [("e300", false), ("e1100", true)] {
+        let sequence = format!("SELECT sequence FROM outbox_event WHERE event_id = '{locked_id}'");
+        let sequence = db.number(sequence).await;
         let mut holder = db.pool.begin().await.unwrap();
-        let sql = sqlx::AssertSqlSafe(lock(locked_id)).into_sql_str();
+        // By primary key: otherwise MariaDB may read, and lock, the whole table.
+        let lock =
+            format!("SELECT event_id FROM outbox_event WHERE sequence = {sequence} FOR UPDATE");
+        let sql = sqlx::AssertSqlSafe(lock).into_sql_str();
         DB::fetch(&mut holder, sql, vec![]).await.unwrap();
         let purge = tokio::spawn({
             let store = store.clone();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use outbox::EventEnvelope;
 use outbox::event::Status;
+use outbox_runtime::event::Recipient;
 use outbox_runtime::store::{InitialState, Inserted, NewRow};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease, on_every_database};
 
@@ -23,7 +24,11 @@ async fn a_row_with_a_permit_is_claimed_at_insert<DB: TestDatabase>(db: Fresh<DB
     let rows = (&db, &store);
     let envelope = event("Paid");
     let mut connection = db.pool.acquire().await.unwrap();
-    let row = NewRow { envelope: &envelope, state: InitialState::Claimed(lease("node")) };
+    let row = NewRow {
+        envelope: &envelope,
+        state: InitialState::Claimed(lease("node")),
+        recipient: &Recipient::Unnamed,
+    };
     let inserted = store.insert(&mut connection, &[row]).await.unwrap();
     drop(connection);
     let row = rows.row(inserted[0].sequence).await;
@@ -55,7 +60,11 @@ async fn a_row_can_be_inserted_as_done<DB: TestDatabase>(db: Fresh<DB>) {
         };
         let new: Vec<NewRow<'_>> = (0..)
             .zip(&events)
-            .map(|(index, envelope)| NewRow { envelope, state: state(index) })
+            .map(|(index, envelope)| NewRow {
+                envelope,
+                state: state(index),
+                recipient: &Recipient::Unnamed,
+            })
             .collect();
         let inserted = store.insert(&mut connection, &new).await.unwrap();
         due += new.len() / 2;
@@ -131,16 +140,57 @@ async fn an_existing_id_adds_no_second_row<DB: TestDatabase>(db: Fresh<DB>) {
 async fn a_duplicate_id_leaves_the_transaction_usable<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let envelope = event("Paid");
-    let row = NewRow { envelope: &envelope, state: InitialState::Due };
+    let row =
+        NewRow { envelope: &envelope, state: InitialState::Due, recipient: &Recipient::Unnamed };
     let mut tx = db.pool.begin().await.unwrap();
     let first = store.insert(&mut tx, &[row]).await.unwrap();
     let second = store.insert(&mut tx, &[row]).await.unwrap();
     assert_eq!(second, [Inserted { sequence: first[0].sequence, duplicate: true }]);
     let other = event("Placed");
-    let row = NewRow { envelope: &other, state: InitialState::Due };
+    let row = NewRow { envelope: &other, state: InitialState::Due, recipient: &Recipient::Unnamed };
     assert!(!store.insert(&mut tx, &[row]).await.unwrap()[0].duplicate);
     tx.commit().await.unwrap();
     assert_eq!((&db, &store).count().await, 2);
+}
+
+async fn rows_of_several_recipients_are_inserted_in_order_and_once<DB: TestDatabase>(
+    db: Fresh<DB>,
+) {
+    let store = db.store().await;
+    let events = [event("Paid"), event("Placed")];
+    let named = |name: &str| Recipient::Named(name.into());
+    let recipients = [Recipient::Unnamed, named("billing"), named("mail")];
+    let rows: Vec<NewRow<'_>> = events
+        .iter()
+        .flat_map(|envelope| {
+            let row = move |recipient| NewRow { envelope, recipient, state: InitialState::Due };
+            recipients.iter().map(row)
+        })
+        .collect();
+    let mut tx = db.pool.begin().await.unwrap();
+    let inserted = store.insert(&mut tx, &rows).await.unwrap();
+    assert!(inserted.iter().all(|inserted| !inserted.duplicate), "{inserted:?}");
+    assert!(inserted.is_sorted_by_key(|inserted| inserted.sequence), "{inserted:?}");
+    // All of them once more, and one alone: the ids were generated, but they are known by now.
+    let known: Vec<Inserted> =
+        inserted.iter().map(|inserted| Inserted { duplicate: true, ..*inserted }).collect();
+    assert_eq!(store.insert(&mut tx, &rows).await.unwrap(), known);
+    assert_eq!(store.insert(&mut tx, &rows[4..5]).await.unwrap(), known[4..5]);
+    tx.commit().await.unwrap();
+    for (row, inserted) in rows.iter().zip(&inserted) {
+        let name = match row.recipient {
+            Recipient::Named(name) => name,
+            Recipient::Unnamed | Recipient::Unexpanded => "",
+        };
+        let id = row.envelope.event_id();
+        let of_row = format!(
+            "SELECT sequence FROM outbox_event \
+             WHERE event_id = '{id}' AND subscription = '{name}' AND event_type = '{}'",
+            row.envelope.event_type()
+        );
+        assert_eq!(db.number(of_row).await, inserted.sequence);
+    }
+    assert_eq!((&db, &store).count().await, 6);
 }
 
 async fn the_id_of_a_deleted_row_can_be_inserted_again<DB: TestDatabase>(db: Fresh<DB>) {
@@ -216,6 +266,7 @@ on_every_database!(
     a_batch_of_large_events_is_inserted,
     an_existing_id_adds_no_second_row,
     a_duplicate_id_leaves_the_transaction_usable,
+    rows_of_several_recipients_are_inserted_in_order_and_once,
     the_id_of_a_deleted_row_can_be_inserted_again,
     every_field_is_read_back_unchanged,
     a_payload_of_one_megabyte_is_stored,

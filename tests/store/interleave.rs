@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use outbox::event::Status;
 use outbox::{Error, EventEnvelope};
-use outbox_runtime::event::Verdict;
+use outbox_runtime::event::{Recipient, Verdict};
 use outbox_runtime::store::{Completion, InitialState, NewRow, Renewal, Settlement};
 use outbox_tests::{
-    Fresh, Round, TestDatabase, TestTable, event, eventually, lease, on_every_database,
+    Fresh, Round, TestDatabase, TestTable, event, eventually, lease, on_every_database, unnamed,
 };
 use sqlx::SqlSafeStr;
 
@@ -27,7 +27,7 @@ async fn concurrent_claims_never_share_a_row<DB: TestDatabase>(db: Fresh<DB>) {
             let store = store.clone();
             tokio::spawn(async move {
                 let owner = format!("node-{index}");
-                let known = store.type_filter([("Order", "A")]);
+                let known = store.type_filter(unnamed(&[("Order", "A")]));
                 let mut taken = Vec::new();
                 loop {
                     let claim_request =
@@ -62,7 +62,7 @@ async fn a_claim_skips_uncommitted_rows_and_finds_them_later<DB: TestDatabase>(d
         return;
     }
     let mut tx = db.pool.begin().await.unwrap();
-    let row = NewRow { envelope: &open, state: InitialState::Due };
+    let row = NewRow { envelope: &open, state: InitialState::Due, recipient: &Recipient::Unnamed };
     store.insert(&mut tx, &[row]).await.unwrap();
     (&db, &store).insert_due(&[done]).await;
     let seen = claim::all(&store, "a").await.rows;
@@ -82,12 +82,20 @@ async fn an_insert_waits_for_an_uncommitted_row_with_the_same_id<DB: TestDatabas
     for commits in [true, false] {
         let envelope = event("A");
         let mut first = db.pool.begin().await.unwrap();
-        let row = NewRow { envelope: &envelope, state: InitialState::Due };
+        let row = NewRow {
+            envelope: &envelope,
+            state: InitialState::Due,
+            recipient: &Recipient::Unnamed,
+        };
         let inserted = store.insert(&mut first, &[row]).await.unwrap();
         let (other_store, pool, same) = (store.clone(), db.pool.clone(), envelope.clone());
         let second = tokio::spawn(async move {
             let mut second = pool.begin().await.unwrap();
-            let row = NewRow { envelope: &same, state: InitialState::Due };
+            let row = NewRow {
+                envelope: &same,
+                state: InitialState::Due,
+                recipient: &Recipient::Unnamed,
+            };
             let inserted = other_store.insert(&mut second, &[row]).await.unwrap();
             second.commit().await.unwrap();
             inserted[0]
@@ -204,7 +212,11 @@ async fn concurrent_operations_settle_each_event_once<DB: TestDatabase>(db: Fres
                 let events: Vec<EventEnvelope> = (0..20).map(|_| event("A")).collect();
                 let new: Vec<NewRow<'_>> = events
                     .iter()
-                    .map(|envelope| NewRow { envelope, state: InitialState::Due })
+                    .map(|envelope| NewRow {
+                        envelope,
+                        state: InitialState::Due,
+                        recipient: &Recipient::Unnamed,
+                    })
                     .collect();
                 let mut connection = pool.acquire().await.unwrap();
                 store.insert(&mut connection, &new).await.unwrap();

@@ -2,6 +2,7 @@
 //! caller ignores the error, writes an event and commits.
 
 use outbox_runtime::Error;
+use outbox_runtime::event::Recipient;
 use outbox_runtime::store::{InitialState, NewRow, StoreOf};
 use outbox_runtime::write::{Tx, Writer};
 use outbox_tests::{Fresh, LoseTransaction, TestTable, WriterProbe, event, on_every_database};
@@ -127,7 +128,8 @@ async fn without_the_guard_a_lost_transaction_goes_unnoticed<DB: LoseTransaction
     let mut tx = db.pool.begin().await.unwrap();
     business::<DB>(&mut tx, 50).await.unwrap();
     lose(&db, &mut tx).await;
-    let row = NewRow { envelope: &event("A"), state: InitialState::Due };
+    let row =
+        NewRow { envelope: &event("A"), state: InitialState::Due, recipient: &Recipient::Unnamed };
     let inserted = writer.store().insert(&mut tx, &[row]).await;
     let committed = tx.commit().await;
     let event_stayed = (&db, writer.store()).count().await == 1;

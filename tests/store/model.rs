@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use outbox::event::Status;
 use outbox::{Error, EventEnvelope};
-use outbox_runtime::event::Verdict;
+use outbox_runtime::event::{Recipient, Verdict};
 use outbox_runtime::store::{
-    Completion, InitialState, NewRow, Renewal, Settlement, Store, Table, TypeFilter,
+    Completion, ExpandedRow, InitialState, NewRow, Renewal, Settlement, Store, Table, TypeFilter,
 };
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, lease};
 use rand::rngs::StdRng;
@@ -20,10 +20,14 @@ use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use super::claim::request;
 use super::dead::dead_events;
+use super::expected_row::{Expected, apply, owns};
 
 const STEPS: usize = 60;
 const OWNERS: [&str; 3] = ["a", "b", "c"];
 const LEASE: u64 = 30;
+
+/// The subscriptions that rows are expanded for.
+const NAMES: [&str; 2] = ["billing", "mail"];
 
 /// Returns the number of sequences to run, in the short or the long run.
 fn sequences(short: usize, long: usize) -> u64 {
@@ -68,19 +72,6 @@ async fn run<DB: TestDatabase>(db: &Fresh<DB>, sequences: u64, tables: u64) {
     .await;
 }
 
-/// The state of a row in the model.
-#[derive(Debug, Clone, PartialEq)]
-struct Expected {
-    event: usize,
-    status: Status,
-    attempts: u32,
-    due: u64,
-    token: i64,
-    owner: Option<&'static str>,
-    takeovers: u32,
-    ended: u64,
-}
-
 struct Sequence<'a, DB: TestDatabase> {
     db: &'a Fresh<DB>,
     store: &'a Store<DB>,
@@ -117,7 +108,8 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
                 0..20 => self.insert().await,
                 20..45 => self.claim().await,
                 45..52 => self.renew().await,
-                52..74 => self.finish().await,
+                52..56 => self.expand().await,
+                56..74 => self.finish().await,
                 74..80 => self.repeat().await,
                 80..90 => self.pass_time().await,
                 90..94 => self.replay().await,
@@ -144,12 +136,17 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
             4..8 => InitialState::Claimed(lease(owner)),
             _ => InitialState::Done,
         };
-        self.log.push(format!("insert {event} {state:?}"));
-        let row = NewRow { envelope: &self.events[event], state };
+        let subscription =
+            *["", "", "*", "*", NAMES[0], NAMES[1]].choose(&mut self.random).expect("one");
+        self.log.push(format!("insert {event} {subscription} {state:?}"));
+        let recipient = match subscription {
+            "*" => Recipient::Unexpanded,
+            name => Recipient::named(name),
+        };
+        let row = NewRow { envelope: &self.events[event], state, recipient: &recipient };
         let mut connection = self.db.pool.acquire().await.unwrap();
         let inserted = self.store.insert(&mut connection, &[row]).await.unwrap()[0];
-        let known = self.rows.iter().find(|(_, row)| row.event == event).map(|(row, _)| *row);
-        match known {
+        match self.row_of(event, subscription) {
             Some(sequence) => {
                 if !inserted.duplicate || inserted.sequence != sequence {
                     self.fail("a duplicate was not recognised");
@@ -166,6 +163,7 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
                 }
                 let row = Expected {
                     event,
+                    subscription,
                     status: if done { Status::Done } else { Status::New },
                     attempts: 0,
                     due: if claimed { self.now + LEASE } else { self.now },
@@ -176,6 +174,66 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
                 };
                 self.rows.insert(inserted.sequence, row);
             }
+        }
+    }
+
+    /// Returns the row of an event and a recipient. A row that is not expanded is that of the unnamed listener.
+    fn row_of(&self, event: usize, subscription: &str) -> Option<i64> {
+        let is_unnamed = |subscription: &str| matches!(subscription, "" | "*");
+        let is_same = |row: &Expected| {
+            row.subscription == subscription
+                || is_unnamed(row.subscription) && is_unnamed(subscription)
+        };
+        let mut found = self.rows.iter().filter(|(_, row)| row.event == event && is_same(row));
+        found.next().map(|(sequence, _)| *sequence)
+    }
+
+    /// Expands a row under a claim that may be stale.
+    async fn expand(&mut self) {
+        let Some(&(sequence, token, owner)) = self.claims.choose(&mut self.random) else { return };
+        let is_named = |row: &Expected| NAMES.contains(&row.subscription);
+        // Only rows without a name are expanded.
+        if self.rows.get(&sequence).is_some_and(is_named) {
+            return;
+        }
+        self.log.push(format!("expand {sequence} {token} {owner}"));
+        let names = NAMES.map(str::to_owned).to_vec();
+        let rows = [ExpandedRow { sequence, token, names }];
+        let expanded = self.store.expand(owner, &rows).await.unwrap();
+        let claimed = self.rows.get_mut(&sequence).filter(|row| owns(row, token, owner));
+        if expanded != claimed.is_some() {
+            self.fail("an expansion had the wrong result");
+        }
+        let Some(row) = claimed else { return };
+        row.subscription = "";
+        let event = row.event;
+        for subscription in NAMES {
+            if self.row_of(event, subscription).is_some() {
+                continue;
+            }
+            let id = self.events[event].event_id();
+            let sql = format!(
+                "SELECT sequence FROM {} WHERE event_id = '{id}' AND subscription = '{subscription}'",
+                self.store.table()
+            );
+            let copy = self.db.number(sql).await;
+            let (status, due) = (Status::New, self.now);
+            let (attempts, token, takeovers, ended) = (0, 0, 0, 0);
+            let owner = None;
+            self.rows.insert(
+                copy,
+                Expected {
+                    event,
+                    subscription,
+                    status,
+                    attempts,
+                    due,
+                    token,
+                    owner,
+                    takeovers,
+                    ended,
+                },
+            );
         }
     }
 
@@ -238,7 +296,8 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
             5 => Verdict::Postponed { delay },
             _ => Verdict::Released,
         };
-        self.record(owner, vec![Settlement { sequence, token, verdict: result }]).await;
+        self.record(owner, vec![Settlement { sequence, token, verdict: result, history: None }])
+            .await;
     }
 
     /// Sends the last settlement again, as if its acknowledgement was lost.
@@ -253,7 +312,7 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
         let stale = self.store.settle(owner, &results, Completion::Keep).await.unwrap().stale;
         let now = self.now;
         let mut expected = Vec::new();
-        for Settlement { sequence, token, verdict: result } in &results {
+        for Settlement { sequence, token, verdict: result, .. } in &results {
             match self.rows.get_mut(sequence) {
                 Some(row) if owns(row, *token, owner) => apply(row, result, now),
                 Some(row) if row.token == *token && row.owner.is_none() => {}
@@ -275,18 +334,25 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
 
     async fn replay(&mut self) {
         let event = self.random.random_range(0..self.events.len());
-        self.log.push(format!("replay {event}"));
-        let replayed = dead_events(self.store).replay(self.events[event].event_id()).await;
+        let only = *["", NAMES[0], NAMES[1]].choose(&mut self.random).expect("one");
+        let only = Some(only).filter(|_| self.random.random_bool(0.5));
+        self.log.push(format!("replay {event} {only:?}"));
+        let dead = dead_events(self.store);
+        let dead = if let Some(only) = only { dead.of_subscription(only) } else { dead };
+        let replayed = dead.replay(self.events[event].event_id()).await;
         let replayed = match replayed {
             Ok(()) => true,
             Err(Error::NoSuchEvent { .. } | Error::NotDead { .. }) => false,
             Err(error) => panic!("{error}"),
         };
         let now = self.now;
-        let dead =
-            self.rows.values_mut().find(|row| row.event == event && row.status == Status::Dead);
-        let expected = dead.is_some();
-        if let Some(row) = dead {
+        let is_meant = |row: &&mut Expected| {
+            let name = if row.subscription == "*" { "" } else { row.subscription };
+            row.event == event && row.status == Status::Dead && only.is_none_or(|only| only == name)
+        };
+        let mut expected = false;
+        for row in self.rows.values_mut().filter(is_meant) {
+            expected = true;
             row.status = Status::New;
             row.attempts = 0;
             row.takeovers = 0;
@@ -330,21 +396,21 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
         let columns = ["sequence", "status", "attempts", "claim_token", "takeovers"].map(wide);
         let ended = wide("CASE WHEN done_at IS NULL THEN 0 ELSE 1 END");
         let sql = format!(
-            "SELECT {}, {ended}, locked_by FROM {} ORDER BY sequence",
+            "SELECT {}, {ended}, locked_by, subscription FROM {} ORDER BY sequence",
             columns.join(", "),
             self.store.table()
         );
         let mut connection = self.db.pool.acquire().await.unwrap();
         let rows =
             DB::fetch(&mut connection, AssertSqlSafe(sql).into_sql_str(), vec![]).await.unwrap();
-        let found: Vec<(Vec<i64>, Option<String>)> = rows
+        let found: Vec<(Vec<i64>, Option<String>, Option<String>)> = rows
             .iter()
             .map(|row| {
                 let numbers = (0..6).map(|column| DB::int(row, column).unwrap().unwrap()).collect();
-                (numbers, DB::text(row, 6).unwrap())
+                (numbers, DB::text(row, 6).unwrap(), DB::text(row, 7).unwrap())
             })
             .collect();
-        let expected: Vec<(Vec<i64>, Option<String>)> = self
+        let expected: Vec<(Vec<i64>, Option<String>, Option<String>)> = self
             .rows
             .iter()
             .map(|(sequence, row)| {
@@ -356,51 +422,11 @@ impl<'a, DB: TestDatabase> Sequence<'a, DB> {
                     i64::from(row.takeovers),
                     i64::from(row.ended > 0),
                 ];
-                (numbers, row.owner.map(str::to_owned))
+                (numbers, row.owner.map(str::to_owned), Some(row.subscription.to_owned()))
             })
             .collect();
         if found != expected {
             self.fail(&format!("the table is\n{found:?}\ninstead of\n{expected:?}"));
         }
-    }
-}
-
-fn owns(row: &Expected, token: i64, owner: &str) -> bool {
-    row.token == token && row.owner == Some(owner) && !row.status.is_terminal()
-}
-
-fn apply(row: &mut Expected, result: &Verdict, now: u64) {
-    row.owner = None;
-    let before = row.takeovers;
-    row.takeovers = match result {
-        Verdict::Done | Verdict::Retry { .. } | Verdict::Dead { .. } => 0,
-        // Its owner was not lost this time.
-        Verdict::Deferred { .. } | Verdict::Cancelled => match row.takeovers {
-            0 => 0,
-            begun => (begun - 1).max(1),
-        },
-        Verdict::Postponed { .. } | Verdict::Released => row.takeovers,
-    };
-    assert_eq!(row.takeovers, result.kind().takeovers_after(before), "{result:?} after {before}");
-    match result {
-        Verdict::Done => {
-            row.status = Status::Done;
-            row.ended = now;
-        }
-        Verdict::Retry { attempts, delay, .. } => {
-            row.status = Status::Retry;
-            row.attempts = *attempts;
-            row.due = now + delay.as_secs();
-        }
-        Verdict::Dead { attempts, .. } => {
-            row.status = Status::Dead;
-            row.attempts = *attempts;
-            row.ended = now;
-        }
-        Verdict::Deferred { delay } | Verdict::Postponed { delay } => {
-            row.status = Status::Retry;
-            row.due = now + delay.as_secs();
-        }
-        Verdict::Released | Verdict::Cancelled => row.due = now,
     }
 }

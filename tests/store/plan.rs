@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use outbox_runtime::event::Verdict;
 use outbox_runtime::store::{Completion, Explained, Quota, Settlement, Store, TypeFilter};
-use outbox_tests::{Fresh, Round, TestDatabase, TestTable, lease, on_every_database};
+use outbox_tests::{Fresh, Round, TestDatabase, TestTable, lease, on_every_database, unnamed};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use super::claim::{quota, request};
@@ -32,12 +32,30 @@ async fn every_bounded_statement_uses_its_index<DB: TestDatabase>(db: Fresh<DB>)
     db.fill("A", 2, 2_000_001, pending / 10).await;
     db.fill("A", 3, 3_000_001, pending / 100).await;
     db.run(DB::ANALYZE).await;
-    let known = store.type_filter([("Order", "A"), ("Order", "B")]);
+    let known = store.type_filter(unnamed(&[("Order", "A"), ("Order", "B")]));
     for statement in store.bounded(&known, None) {
         assert_plan(&store, statement, &["outbox_event_"]).await;
     }
     for statement in store.by_key(&[7]) {
         assert_plan(&store, statement, by_key).await;
+    }
+}
+
+async fn the_search_for_blocked_aggregates_uses_indexes<DB: TestDatabase>(db: Fresh<DB>) {
+    super::blocked::ordered(&db, "block").await;
+    let store = db.store().await;
+    let pending = size(20_000, 200_000);
+    db.fill("A", 0, 1, pending).await;
+    db.fill("A", 2, 2_000_001, pending / 10).await;
+    db.fill("A", 3, 3_000_001, pending / 10).await;
+    db.run("UPDATE outbox_event SET aggregate_id = SUBSTR(event_id, 1, 4)").await;
+    db.run(DB::ANALYZE).await;
+    for statement in store.blocked_statements(&["Order\u{1f}e1"], &[1]) {
+        let indexes = match statement.0 {
+            "blocked candidates" => ["outbox_event_claim", "outbox_event_dead"],
+            _ => ["outbox_event_ordered"; 2],
+        };
+        assert_plan(&store, statement, &indexes).await;
     }
 }
 
@@ -109,7 +127,7 @@ async fn claim_cost<DB: TestDatabase>(store: &Store<DB>, known: &TypeFilter) -> 
 
 async fn claim_cost_does_not_grow_with_the_table<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
-    let known = store.type_filter([("Order", "A")]);
+    let known = store.type_filter(unnamed(&[("Order", "A")]));
     let (many, crowd) = (size(20_000, 200_000), size(10_000, 100_000));
     db.fill("A", 0, 1, 2_000).await;
     wait_for_cleanup(&db).await;
@@ -148,4 +166,8 @@ async fn claim_cost_does_not_grow_with_the_table<DB: TestDatabase>(db: Fresh<DB>
     assert!((&db, &store).count().await > 0);
 }
 
-on_every_database!(every_bounded_statement_uses_its_index, claim_cost_does_not_grow_with_the_table);
+on_every_database!(
+    every_bounded_statement_uses_its_index,
+    the_search_for_blocked_aggregates_uses_indexes,
+    claim_cost_does_not_grow_with_the_table,
+);

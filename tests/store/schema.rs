@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use outbox::event::Status;
 use outbox_runtime::Error;
-use outbox_runtime::event::Verdict;
+use outbox_runtime::event::{Recipient, Verdict};
 use outbox_runtime::store::{
     Completion, SchemaError, SchemaState, Settlement, Store, Table, TypeFilter, migrate,
     migration_sql,
@@ -49,6 +49,7 @@ async fn several_tables_can_share_a_database<DB: TestDatabase>(db: Fresh<DB>) {
         let row = outbox_runtime::store::NewRow {
             envelope: &envelope,
             state: outbox_runtime::store::InitialState::Due,
+            recipient: &Recipient::Unnamed,
         };
         store.insert(&mut connection, &[row]).await.unwrap();
         drop(connection);
@@ -76,6 +77,7 @@ async fn a_table_may_be_in_another_schema<DB: TestDatabase>(db: Fresh<DB>) {
         sequence: claimed[0].sequence,
         token: claimed[0].token,
         verdict: Verdict::Done,
+        history: None,
     };
     assert!(store.settle("a", &[done], Completion::Keep).await.unwrap().is_empty());
     assert_eq!(rows.row(inserted[0].sequence).await.status, Status::Done);
@@ -109,8 +111,15 @@ async fn a_wrong_table_is_refused<DB: TestDatabase>(db: Fresh<DB>) {
     db.run("CREATE TABLE outbox_event (event_id VARCHAR(36) PRIMARY KEY)").await;
     let store = Store::new(db.pool.clone(), Table::default());
     let error = store.verify().await.unwrap_err();
-    assert!(matches!(error, Error::Schema(SchemaError::Missing { .. })), "{error:?}");
-    assert!(migrate(&db.pool, &Table::default()).await.is_err(), "it is not overwritten");
+    let refused = migrate(&db.pool, &Table::default()).await.unwrap_err();
+    for error in [error, refused] {
+        let Error::Schema(SchemaError::NotAnOutbox { missing, .. }) = &error else {
+            panic!("{error:?}")
+        };
+        assert!(missing.contains(&"sequence".to_owned()), "{missing:?}");
+        assert!(!missing.contains(&"event_id".to_owned()), "{missing:?}");
+        assert!(error.to_string().contains("choose another name with the option `table`"));
+    }
 }
 
 async fn a_newer_table_is_refused<DB: TestDatabase>(db: Fresh<DB>) {

@@ -10,7 +10,7 @@ use outbox_tests::{Fresh, Row, TestDatabase, TestTable, event, lease, on_every_d
 use super::claim;
 
 pub(crate) fn settlement(row: &Claim, verdict: Verdict) -> Settlement {
-    Settlement { sequence: row.sequence, token: row.token, verdict }
+    Settlement { sequence: row.sequence, token: row.token, verdict, history: None }
 }
 
 pub(crate) fn retry(attempts: u32, delay: Duration, error: &str) -> Verdict {
@@ -137,7 +137,7 @@ async fn stale_settlements_do_not_affect_others_in_the_batch<DB: TestDatabase>(d
     rows.age(Duration::from_secs(31)).await;
     claim::all(&store, "b").await;
     let good = claimed(&db, &store).await;
-    let gone = Settlement { sequence: 999_999, token: 1, verdict: Verdict::Done };
+    let gone = Settlement { sequence: 999_999, token: 1, verdict: Verdict::Done, history: None };
     let results = [settlement(&old, Verdict::Done), settlement(&good, Verdict::Done), gone];
     let mut stale = store.settle("a", &results, Completion::Keep).await.unwrap();
     stale.stale.sort_unstable();

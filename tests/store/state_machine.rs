@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outbox::event::Status;
 use outbox::metrics::VerdictKind;
-use outbox_runtime::event::Verdict;
+use outbox_runtime::event::{Recipient, Verdict};
 use outbox_runtime::store::{Completion, InitialState, NewRow, Settlement};
 use outbox_tests::{Fresh, Row, TestDatabase, TestTable, lease, numbered, on_every_database};
 
@@ -35,7 +35,12 @@ struct Case {
 
 impl Case {
     fn settlement(&self) -> Settlement {
-        Settlement { sequence: self.sequence, token: 1, verdict: verdict(self.verdict) }
+        Settlement {
+            sequence: self.sequence,
+            token: 1,
+            verdict: verdict(self.verdict),
+            history: None,
+        }
     }
 
     /// The row after the settlement, as the state machine says.
@@ -82,7 +87,10 @@ async fn cases<DB: TestDatabase>(db: &Fresh<DB>) -> Vec<Case> {
     let events: Vec<_> = (0..).zip(&cases).map(|(number, _)| numbered("A", number)).collect();
     let mut connection = db.pool.acquire().await.unwrap();
     let state = InitialState::Claimed(lease("a"));
-    let rows: Vec<_> = events.iter().map(|envelope| NewRow { envelope, state }).collect();
+    let rows: Vec<_> = events
+        .iter()
+        .map(|envelope| NewRow { envelope, state, recipient: &Recipient::Unnamed })
+        .collect();
     let inserted = store.insert(&mut connection, &rows).await.unwrap();
     drop(connection);
     let mut all = Vec::new();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outbox_runtime::event::Verdict;
 use outbox_runtime::store::{Completion, TypeFilter};
-use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database};
+use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database, unnamed};
 
 use super::claim;
 use super::settle::{dead, retry, settlement};
@@ -12,7 +12,7 @@ use super::settle::{dead, retry, settlement};
 async fn rows_are_counted_by_status<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     let rows = (&db, &store);
-    let known = store.type_filter([("Order", "A")]);
+    let known = store.type_filter(unnamed(&[("Order", "A")]));
     let empty = store.stats(&known).await.unwrap();
     assert_eq!((empty.pending, empty.locked, empty.dead, empty.unroutable), (0, 0, 0, 0));
     assert_eq!(empty.oldest_overdue, Duration::ZERO);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use outbox::metrics::MetricsExporter;
+use outbox::metrics::{DeliveryTopic, MetricsExporter};
 use outbox::testing::TestOutbox;
 
 use crate::shop::{Answer, PAID, Printer, SHIPPED, Setup, commit, on_every_setup};
@@ -16,8 +16,8 @@ const HOUR: Duration = Duration::from_secs(3_600);
 struct Lags(Arc<Mutex<Vec<(String, Duration)>>>);
 
 impl MetricsExporter for Lags {
-    fn delivered(&self, topic: &str, lag: Duration) {
-        self.0.lock().unwrap().push((topic.to_owned(), lag));
+    fn delivered(&self, of: DeliveryTopic<'_>, lag: Duration) {
+        self.0.lock().unwrap().push((of.topic.to_owned(), lag));
     }
 }
 

@@ -92,7 +92,10 @@ fn module(source: &mut String, index: usize, derived: bool) -> Result {
         };
         let attribute = format!("#[outbox::listener(event = Event{index}::V{variant}{pattern})]");
         writeln!(source, "{}", when_derived(&attribute))?;
-        writeln!(source, "pub async fn on_{variant}({arguments}) -> outbox::Result {{ Ok(()) }}")?;
+        writeln!(
+            source,
+            "pub async fn on_{variant}({arguments}) -> outbox::ListenerResult {{ Ok(()) }}"
+        )?;
     }
     writeln!(source, "}}")?;
     Ok(())

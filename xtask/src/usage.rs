@@ -29,6 +29,10 @@ cargo xtask bench [--quick] [--json]
                              measure events per second, beside manually written loops
 cargo xtask bench --housekeeping
                              measure writers while dead events are replayed and done ones purged
+cargo xtask bench --fan-out [--quick] [--json]
+                             measure events with several listeners, beside events with one
+cargo xtask bench --ordered [--quick] [--json]
+                             measure ordered outboxes, beside unordered ones
 cargo xtask expansion        measure the compile time that the macros add
 ";
 

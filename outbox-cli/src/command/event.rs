@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use anstyle::Style;
-use outbox::admin::EventRow;
+use outbox::admin::{EventRow, Failure};
 use outbox::event::Status;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -19,6 +19,7 @@ pub(crate) struct Document<'a> {
     event_type: &'a str,
     aggregate_type: &'a str,
     aggregate_id: Option<&'a str>,
+    subscription: &'a str,
     tenant_id: Option<&'a str>,
     status: String,
     attempts: u32,
@@ -26,6 +27,8 @@ pub(crate) struct Document<'a> {
     created_at: Option<String>,
     done_at: Option<String>,
     last_error: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    history: Vec<Failed<'a>>,
     locked_by: Option<&'a str>,
     locked_at: Option<String>,
     claim_token: i64,
@@ -34,6 +37,22 @@ pub(crate) struct Document<'a> {
     payload_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Box<RawValue>>,
+}
+
+/// A failed attempt as JSON.
+#[derive(Debug, Serialize)]
+struct Failed<'a> {
+    at: String,
+    attempt: u32,
+    node: &'a str,
+    error: &'a str,
+}
+
+impl<'a> Failed<'a> {
+    fn new(failure: &'a Failure) -> Self {
+        let Failure { at, attempt, node, error, .. } = failure;
+        Self { at: rfc3339(*at), attempt: *attempt, node, error }
+    }
 }
 
 impl<'a> Document<'a> {
@@ -45,6 +64,7 @@ impl<'a> Document<'a> {
             event_type: &row.event_type,
             aggregate_type: &row.aggregate_type,
             aggregate_id: row.aggregate_id.as_deref(),
+            subscription: &row.subscription,
             tenant_id: row.tenant_id.as_deref(),
             status: row.status.to_string(),
             attempts: row.attempts,
@@ -52,6 +72,7 @@ impl<'a> Document<'a> {
             created_at: row.created_at.map(rfc3339),
             done_at: row.done_at.map(rfc3339),
             last_error: row.last_error.as_deref(),
+            history: row.history.iter().map(Failed::new).collect(),
             locked_by: row.locked_by.as_deref(),
             locked_at: row.locked_at.map(rfc3339),
             claim_token: row.claim_token,
@@ -75,6 +96,14 @@ pub(crate) fn aggregate(row: &EventRow) -> String {
     match &row.aggregate_id {
         Some(id) => format!("{} {id}", row.aggregate_type),
         None => row.aggregate_type.clone(),
+    }
+}
+
+/// Formats the type, with the subscription if there is one: `Placed for billing`.
+pub(crate) fn event_type(event_type: &str, subscription: &str) -> String {
+    match subscription {
+        "" | "*" => event_type.to_owned(),
+        name => format!("{event_type} for {name}"),
     }
 }
 

@@ -4,7 +4,7 @@ use outbox::admin::EventRow;
 use outbox::event::Status;
 use outbox::tx::Backend;
 
-use super::event::{Document, aggregate, remark, style};
+use super::event::{Document, aggregate, event_type, remark, style};
 use crate::args::List;
 use crate::connect::Session;
 use crate::exit::Exit;
@@ -45,7 +45,7 @@ fn columns(rows: &[EventRow], now: SystemTime) -> String {
         columns.row([
             row.sequence.to_string().into(),
             (&row.event_id).into(),
-            (&row.event_type).into(),
+            event_type(&row.event_type, &row.subscription).into(),
             aggregate(row).into(),
             Cell::styled(row.status.to_string(), style(row.status)),
             row.attempts.to_string().into(),

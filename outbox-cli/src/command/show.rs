@@ -14,8 +14,8 @@ use crate::table::{Cell, Columns};
 use crate::time::{relative_time, rfc3339};
 
 pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Show) -> Result<Exit, Fault> {
-    let row = find(session, &args.id).await?;
-    show(session, row, args.payload).await
+    let (row, others) = find(session, args).await?;
+    show(session, row, &others, args.payload).await
 }
 
 /// Shows an event that must be dead.
@@ -23,29 +23,51 @@ pub(crate) async fn run_dead<DB: Backend>(
     session: &Session<DB>,
     args: &Show,
 ) -> Result<Exit, Fault> {
-    let row = find(session, &args.id).await?;
+    let (row, others) = find(session, args).await?;
     if row.status != Status::Dead {
         return Err(Fault::negative(
             format!("event `{}` is not dead, its status is {}", row.event_id, row.status),
             "use `outbox show` for events of any status",
         ));
     }
-    show(session, row, args.payload).await
+    show(session, row, &others, args.payload).await
 }
 
-async fn find<DB: Backend>(session: &Session<DB>, id: &str) -> Result<EventRow, Fault> {
-    let found = session.admin.find(id).await.map_err(|error| session.fault(error))?;
-    found.ok_or_else(|| {
-        Fault::negative(
-            format!("table `{}` has no event with the id `{}`", session.table(), sanitize(id)),
-            "it may have been purged, or be in another table (`--table`); use `outbox list` to see ids",
-        )
-    })
+/// Returns the delivery that is asked for, and the others of the event.
+async fn find<DB: Backend>(
+    session: &Session<DB>,
+    args: &Show,
+) -> Result<(EventRow, Vec<EventRow>), Fault> {
+    let found = session.admin.deliveries(&args.id).await;
+    let mut found = found.map_err(|error| session.fault(error))?;
+    let is_meant = |row: &EventRow| match (&args.subscription, row.subscription.as_str()) {
+        (None, _) => true,
+        (Some(name), "*") => name.is_empty(),
+        (Some(name), subscription) => name == subscription,
+    };
+    match found.iter().position(is_meant) {
+        Some(place) => {
+            let row = found.remove(place);
+            Ok((row, found))
+        }
+        None => {
+            let (table, id) = (session.table(), sanitize(&args.id));
+            let of = match &args.subscription {
+                Some(name) => format!(" for the subscription `{}`", sanitize(name)),
+                None => String::new(),
+            };
+            Err(Fault::negative(
+                format!("table `{table}` has no event with the id `{id}`{of}"),
+                "it may have been purged, or be in another table (`--table`); use `outbox list` to see ids",
+            ))
+        }
+    }
 }
 
 async fn show<DB: Backend>(
     session: &Session<DB>,
     mut row: EventRow,
+    others: &[EventRow],
     payload: bool,
 ) -> Result<Exit, Fault> {
     if !payload {
@@ -56,7 +78,7 @@ async fn show<DB: Backend>(
         return Ok(Exit::Success);
     }
     let now = session.admin.now().await.map_err(|error| session.fault(error))?;
-    print_text(&lines(&row, now))?;
+    print_text(&lines(&row, others, now))?;
     match &row.payload {
         Some(payload) => print_text(&format!("\n{}", sanitize(payload)))?,
         None => print_text(&format!("{DIM}payload{DIM:#}       {}", payload_placeholder(&row)))?,
@@ -64,7 +86,7 @@ async fn show<DB: Backend>(
     Ok(Exit::Success)
 }
 
-fn lines(row: &EventRow, now: SystemTime) -> String {
+fn lines(row: &EventRow, others: &[EventRow], now: SystemTime) -> String {
     let mut columns = Columns::plain();
     let mut line = |name: &str, value: Cell| columns.row([Cell::styled(name, DIM), value]);
     let at = |time: Option<SystemTime>| match time {
@@ -75,6 +97,10 @@ fn lines(row: &EventRow, now: SystemTime) -> String {
     line("sequence", row.sequence.to_string().into());
     line("event_type", (&row.event_type).into());
     line("aggregate", aggregate(row).into());
+    if !row.subscription.is_empty() || !others.is_empty() {
+        let name = if row.subscription.is_empty() { "-" } else { &row.subscription };
+        line("subscription", name.into());
+    }
     line("tenant_id", row.tenant_id.as_deref().unwrap_or("-").into());
     line("status", Cell::styled(row.status.to_string(), style(row.status)));
     line("attempts", row.attempts.to_string().into());
@@ -91,6 +117,17 @@ fn lines(row: &EventRow, now: SystemTime) -> String {
     line("locked_by", row.locked_by.as_deref().unwrap_or("-").into());
     line("locked_at", at(row.locked_at).into());
     line("last_error", row.last_error.as_deref().unwrap_or("-").into());
+    // The last one is the last error.
+    for failure in row.history.iter().rev().skip(1) {
+        let (attempt, when) = (failure.attempt, relative_time(now, failure.at));
+        let text = format!("attempt {attempt}, {when}, {}: {}", failure.node, failure.error);
+        line("before", text.into());
+    }
+    for other in others {
+        let name = if other.subscription.is_empty() { "-" } else { &other.subscription };
+        let text = format!("{name}: {}, {} failed attempts", other.status, other.attempts);
+        line("also for", text.into());
+    }
     line("headers", row.headers.as_deref().unwrap_or("-").into());
     columns.render()
 }

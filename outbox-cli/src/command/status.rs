@@ -2,14 +2,18 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use outbox::admin::{PendingType, Stats};
+use outbox::error::DatabaseErrorKind;
 use outbox::tx::Backend;
 use serde::Serialize;
 
+use super::subscriptions::UNNAMED;
 use crate::args::Watch;
 use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
-use crate::output::{BAD, DIM, Format, capped_count, print_json, print_json_line, print_text};
+use crate::output::{
+    BAD, DIM, Format, WARN, capped_count, print_json, print_json_line, print_text,
+};
 use crate::table::{Cell, Columns};
 use crate::time::format_duration;
 
@@ -29,6 +33,8 @@ struct Status {
     done_last_minute: u64,
     pending_by_type: Vec<PendingByType>,
     dead_by_type: Vec<DeadByType>,
+    /// `None` if this user may not read the subscriptions.
+    paused: Option<Vec<Paused>>,
 }
 
 #[derive(Serialize)]
@@ -43,6 +49,14 @@ struct PendingByType {
 struct DeadByType {
     event_type: String,
     dead: u64,
+}
+
+/// A paused subscription.
+#[derive(Serialize)]
+struct Paused {
+    /// `None` for the listeners without a name.
+    name: Option<String>,
+    pending: u64,
 }
 
 pub(crate) async fn run<DB: Backend>(session: &Session<DB>, args: &Watch) -> Result<Exit, Fault> {
@@ -103,7 +117,28 @@ async fn read<DB: Backend>(session: &Session<DB>) -> Result<Status, Fault> {
             let types = admin.dead_by_type().await.map_err(fault)?;
             types.into_iter().map(dead_by_type).collect()
         },
+        paused: paused(session).await?,
     })
+}
+
+/// Returns the paused subscriptions, if they can be read: the other numbers need no privilege on their table.
+async fn paused<DB: Backend>(session: &Session<DB>) -> Result<Option<Vec<Paused>>, Fault> {
+    let all = match session.admin.subscriptions().await {
+        Ok(all) => all,
+        Err(error) => {
+            return match error.database_error_kind() {
+                DatabaseErrorKind::Rights => Ok(None),
+                // A table that was created manually may have none beside it.
+                DatabaseErrorKind::NoTable => Ok(Some(Vec::new())),
+                _ => Err(session.fault(error)),
+            };
+        }
+    };
+    let paused = all.into_iter().filter(|each| each.paused).map(|each| Paused {
+        name: Some(each.name).filter(|name| !name.is_empty()),
+        pending: each.pending,
+    });
+    Ok(Some(paused.collect()))
 }
 
 fn text(status: &Status) -> String {
@@ -118,6 +153,9 @@ fn text(status: &Status) -> String {
     let dead = capped_count(status.dead);
     entry("dead", if status.dead > 0 { Cell::styled(dead, BAD) } else { dead.into() });
     entry("done", format!("{} in the last minute", capped_count(status.done_last_minute)).into());
+    if status.paused.is_none() {
+        entry("paused", Cell::styled("unknown: this user may not read the subscriptions", DIM));
+    }
     let mut text = total.render();
     if !status.pending_by_type.is_empty() {
         let mut types = Columns::new(&["PENDING", "CLAIMED", "OLDEST", "TYPE"], &[0, 1, 2]);
@@ -139,6 +177,15 @@ fn text(status: &Status) -> String {
         }
         text.push('\n');
         text.push_str(&types.render());
+    }
+    if let Some(paused) = status.paused.as_ref().filter(|paused| !paused.is_empty()) {
+        let mut subscriptions = Columns::new(&["PENDING", "PAUSED"], &[0]);
+        for entry in paused {
+            let name = entry.name.as_deref().unwrap_or(UNNAMED);
+            subscriptions.row([entry.pending.to_string().into(), Cell::styled(name, WARN)]);
+        }
+        text.push('\n');
+        text.push_str(&subscriptions.render());
     }
     text
 }

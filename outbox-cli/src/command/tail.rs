@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use outbox::admin::{Admin, EventFilter, EventQuery, EventRow, Payloads};
 use outbox::tx::Backend;
 
-use super::event::{Document, aggregate};
+use super::event::{Document, aggregate, event_type};
 use crate::args::Tail;
 use crate::connect::Session;
 use crate::exit::Exit;
@@ -143,7 +143,7 @@ fn show(format: Format, row: &EventRow) -> Result<(), Fault> {
         row.created_at.map(rfc3339).unwrap_or_default(),
         row.sequence,
         sanitize(&row.event_id),
-        sanitize(&row.event_type),
+        sanitize(&event_type(&row.event_type, &row.subscription)),
         sanitize(&aggregate(row)),
     ))
 }

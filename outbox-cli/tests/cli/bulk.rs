@@ -6,9 +6,13 @@ use outbox_tests::{Fresh, Proxy, TestDatabase, eventually, on_every_database};
 use sqlx::{AssertSqlSafe, SqlSafeStr, Transaction};
 
 use crate::program::{Program, Ran};
+use crate::subscriptions;
 
 /// Enough for ten batches, with pauses in between.
 const EVENTS: u64 = 5_000;
+
+const REPLAY: &str = "dead replay --all --yes --json";
+const DROP: &str = "subscriptions drop billing --reason a_test --yes --json";
 
 /// Inserts `count` dead events.
 pub(crate) async fn fill<DB: TestDatabase>(db: &Fresh<DB>, count: u64) {
@@ -35,11 +39,17 @@ async fn lock<DB: TestDatabase>(db: &Fresh<DB>, event_id: &str) -> Transaction<'
     holder
 }
 
-async fn wait(child: Child) -> Ran {
+fn interrupt(child: &Child) {
+    let mut kill = Command::new("kill");
+    kill.args(["-INT", &child.id().to_string()]).stdin(Stdio::null());
+    assert!(kill.status().unwrap().success());
+}
+
+async fn wait(line: &str, child: Child) -> Ran {
     let output = tokio::task::spawn_blocking(move || child.wait_with_output()).await.unwrap();
     let output = output.unwrap();
     Ran {
-        line: "dead replay --all --yes --json".to_owned(),
+        line: line.to_owned(),
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
         code: output.status.code().expect("an exit code"),
@@ -59,7 +69,7 @@ async fn assert_continues<DB: TestDatabase>(db: &Fresh<DB>, interrupted: &Ran) {
     assert!(done < EVENTS, "it was not interrupted");
     assert!(interrupted.stderr.contains(&format!("after {reported} events")), "{interrupted}");
     assert!(interrupted.stderr.contains("run the same command again"), "{interrupted}");
-    let again = Program::on(db).run("dead replay --all --yes --json").await;
+    let again = Program::on(db).run(REPLAY).await;
     assert_eq!((again.code, again.json()["changed"].as_u64()), (0, Some(EVENTS - done)), "{again}");
     assert_eq!(replayed(db).await, EVENTS);
 }
@@ -68,15 +78,37 @@ async fn an_interrupted_replay_continues<DB: TestDatabase>(db: Fresh<DB>) {
     fill(&db, EVENTS).await;
     // SQLite has no row locks. There, the pauses between the batches are long enough.
     let holder = if DB::URL_VARIABLE.is_some() { Some(lock(&db, "e4000").await) } else { None };
-    let child = Program::on(&db).command("dead replay --all --yes --json").spawn().unwrap();
+    let child = Program::on(&db).command(REPLAY).spawn().unwrap();
     eventually("two batches are replayed", async || replayed(&db).await > 500).await;
-    let mut kill = Command::new("kill");
-    kill.args(["-INT", &child.id().to_string()]).stdin(Stdio::null());
-    assert!(kill.status().unwrap().success());
+    interrupt(&child);
     if let Some(holder) = holder {
         holder.rollback().await.unwrap();
     }
-    assert_continues(&db, &wait(child).await).await;
+    assert_continues(&db, &wait(REPLAY, child).await).await;
+}
+
+async fn an_interrupted_drop_continues<DB: TestDatabase>(db: Fresh<DB>) {
+    fill(&db, EVENTS).await;
+    db.run("UPDATE outbox_event SET subscription = 'billing'").await;
+    let holder = if DB::URL_VARIABLE.is_some() { Some(lock(&db, "e4000").await) } else { None };
+    let child = Program::on(&db).command(DROP).spawn().unwrap();
+    let left = async || subscriptions::rows_of(&db, "billing").await.unsigned_abs();
+    eventually("a batch is deleted", async || left().await < EVENTS).await;
+    interrupt(&child);
+    let interrupted = wait(DROP, child).await;
+    if let Some(holder) = holder {
+        holder.rollback().await.unwrap();
+    }
+    assert_eq!(interrupted.code, 1, "{interrupted}");
+    let reported = interrupted.json()["deleted"].as_u64().unwrap();
+    assert!(interrupted.stderr.contains("interrupted after"), "{interrupted}");
+    assert!(interrupted.stderr.contains("run the same command again"), "{interrupted}");
+    assert!(left().await > 0, "it was not interrupted");
+    let again = Program::on(&db).run(DROP).await;
+    let deleted = reported + again.json()["deleted"].as_u64().unwrap();
+    // One batch may have been deleted without being reported.
+    assert!(again.code == 0 && deleted <= EVENTS && deleted + 1_000 >= EVENTS, "{again}");
+    assert_eq!(left().await, 0);
 }
 
 /// Not on SQLite, which has no connection to lose.
@@ -87,12 +119,12 @@ async fn a_replay_continues_after_a_lost_connection<DB: TestDatabase>(db: Fresh<
     fill(&db, EVENTS).await;
     let holder = lock(&db, "e4000").await;
     let proxy = Proxy::before(&db.url()).await;
-    let child = Program::at(proxy.url()).command("dead replay --all --yes --json").spawn().unwrap();
+    let child = Program::at(proxy.url()).command(REPLAY).spawn().unwrap();
     eventually("two batches are replayed", async || replayed(&db).await > 500).await;
     proxy.refuse(true);
     proxy.cut();
     holder.rollback().await.unwrap();
-    assert_continues(&db, &wait(child).await).await;
+    assert_continues(&db, &wait(REPLAY, child).await).await;
 }
 
 /// The third batch is committed, but its response never arrives. The timeout is half a minute, so the test
@@ -104,7 +136,7 @@ async fn a_replay_continues_after_an_unresponsive_connection<DB: TestDatabase>(d
     fill(&db, EVENTS).await;
     let holder = lock(&db, "e1200").await;
     let proxy = Proxy::before(&db.url()).await;
-    let child = Program::at(proxy.url()).command("dead replay --all --yes --json").spawn().unwrap();
+    let child = Program::at(proxy.url()).command(REPLAY).spawn().unwrap();
     let waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() \
         AND wait_event_type = 'Lock'";
     eventually("the third batch waits", async || db.number(waiting).await > 0).await;
@@ -112,11 +144,12 @@ async fn a_replay_continues_after_an_unresponsive_connection<DB: TestDatabase>(d
     proxy.refuse(true);
     holder.rollback().await.unwrap();
     eventually("the third batch is replayed", async || replayed(&db).await == 1_500).await;
-    assert_continues(&db, &wait(child).await).await;
+    assert_continues(&db, &wait(REPLAY, child).await).await;
 }
 
 on_every_database!(
     an_interrupted_replay_continues,
+    an_interrupted_drop_continues,
     a_replay_continues_after_a_lost_connection,
     a_replay_continues_after_an_unresponsive_connection
 );

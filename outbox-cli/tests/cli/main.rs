@@ -14,9 +14,11 @@ mod change;
 mod doctor;
 mod fixture;
 mod inspect;
+mod ordered;
 mod password;
 mod program;
 mod refusal;
+mod subscriptions;
 mod tail;
 mod terminal;
 #[cfg(feature = "tls")]

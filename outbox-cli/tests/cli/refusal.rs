@@ -126,6 +126,16 @@ async fn missing_privileges_are_errors<DB: TestDatabase>(db: Fresh<DB>) {
     db.run(format!("GRANT SELECT ON outbox_event TO {user}")).await;
     let list = restricted.run("list").await;
     assert_eq!(list.code, 0, "{list}");
+    // The subscriptions are in another table.
+    let status = restricted.run("status --json").await;
+    assert_eq!((status.code, &status.json()["paused"]), (0, &serde_json::Value::Null), "{status}");
+    let status = restricted.run("status").await;
+    assert!(status.stdout.contains("paused   unknown: this user may not read"), "{status}");
+    for line in ["subscriptions list", "nodes", "pause --listener billing"] {
+        let refused = restricted.run(line).await;
+        assert_eq!(refused.code, 1, "{refused}");
+        assert!(refused.stderr.contains("connect as a user with the privilege"), "{refused}");
+    }
     (&db, &store).insert_due(&[event("A")]).await;
     db.run("UPDATE outbox_event SET status = 3").await;
     let replay = restricted.run("dead replay --all --yes").await;

@@ -5,6 +5,7 @@ use std::process::{Child, ChildStdout};
 use std::time::Duration;
 
 use outbox::EventEnvelope;
+use outbox_runtime::event::Recipient;
 use outbox_runtime::store::{InitialState, NewRow};
 use outbox_tests::{Fresh, TestDatabase, TestTable, event, on_every_database};
 
@@ -125,7 +126,8 @@ async fn a_late_commit_is_shown<DB: TestDatabase>(db: Fresh<DB>) {
     let store = db.store().await;
     (&db, &store).insert_due(&[event("First")]).await;
     let (late, hasty) = (event("Late"), event("Hasty"));
-    let row = |envelope| [NewRow { envelope, state: InitialState::Due }];
+    let row =
+        |envelope| [NewRow { envelope, state: InitialState::Due, recipient: &Recipient::Unnamed }];
     let mut slow = db.pool.begin().await.unwrap();
     let low = store.insert(&mut slow, &row(&late)).await.unwrap()[0].sequence;
     // It starts while the transaction is open.

@@ -8,6 +8,7 @@ use outbox_tests::{Fresh, TestDatabase, on_every_database};
 use crate::bulk::fill;
 use crate::fixture::SampleOutbox;
 use crate::program::Program;
+use crate::subscriptions;
 
 /// Starts a command at a terminal.
 fn at_terminal(program: &Program, line: &str) -> Child {
@@ -86,6 +87,19 @@ async fn events_that_die_before_the_answer_are_left_alone<DB: TestDatabase>(db: 
     }
 }
 
+async fn dropping_a_subscription_asks_for_confirmation<DB: TestDatabase>(db: Fresh<DB>) {
+    subscriptions::fill(&db).await;
+    let program = Program::on(&db);
+    let line = "subscriptions drop mail --reason a_test";
+    let (screen, code) = typed(&program, line, "n\n").await;
+    let question = "Drop subscription `mail` and permanently delete 3 events? [y/N]";
+    assert!(screen.contains(question) && screen.contains("nothing was changed"), "{screen}");
+    assert_eq!((code, subscriptions::rows_of(&db, "mail").await), (Some(1), 3), "{screen}");
+    let (screen, code) = typed(&program, line, "y\n").await;
+    assert!(screen.contains("dropped: mail, 3 events deleted"), "{screen}");
+    assert_eq!((code, subscriptions::rows_of(&db, "mail").await), (Some(0), 0), "{screen}");
+}
+
 async fn colours_respect_no_color<DB: TestDatabase>(db: Fresh<DB>) {
     db.store().await;
     let program = Program::on(&db);
@@ -107,5 +121,6 @@ on_every_database!(
     bulk_changes_show_a_progress_bar,
     bulk_changes_ask_for_confirmation,
     events_that_die_before_the_answer_are_left_alone,
+    dropping_a_subscription_asks_for_confirmation,
     colours_respect_no_color,
 );

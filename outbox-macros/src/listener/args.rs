@@ -18,6 +18,8 @@ pub(super) struct Args {
     pub(super) event: Event,
     pub(super) aggregate: Option<Named>,
     pub(super) outboxes: Vec<LitStr>,
+    /// The name of its subscription.
+    pub(super) name: Option<LitStr>,
     pub(super) options: Options,
 }
 
@@ -58,6 +60,7 @@ impl Args {
         let mut krate = default_crate();
         let (mut event, mut aggregate) = (None, None);
         let mut outboxes = Vec::new();
+        let mut name = None;
         let mut options = Options::default();
         for entry in &entries {
             match entry.key().as_str() {
@@ -70,6 +73,7 @@ impl Args {
                 symbol::OUTBOX => {
                     outboxes = errors.note(parse_outboxes(entry)).unwrap_or_default();
                 }
+                symbol::NAME => name = errors.note(entry.string()),
                 symbol::RETRY => parse_retry(entry, &mut options, errors),
                 symbol::TIMEOUT => options.timeout = errors.note(parse_timeout(entry)),
                 symbol::CONCURRENCY => options.concurrency = errors.note(entry.count()),
@@ -79,7 +83,7 @@ impl Args {
         if !has_event {
             errors.push(diag::missing_event(Span::call_site()));
         }
-        let args = Self { krate, event: event?, aggregate, outboxes, options };
+        let args = Self { krate, event: event?, aggregate, outboxes, name, options };
         args.check_names(errors);
         Some(args)
     }
@@ -96,6 +100,9 @@ impl Args {
         }
         for outbox in self.outboxes.iter().filter(|outbox| outbox.value().is_empty()) {
             errors.push(diag::empty_name(outbox.span(), symbol::OUTBOX));
+        }
+        if let Some(name) = &self.name {
+            names::subscription_name(symbol::NAME, &name.value(), name.span(), errors);
         }
     }
 }

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::Type;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
+use syn::{LitStr, Type};
 
-use super::args::{Event, Options, Timeout};
+use super::args::{Options, Timeout};
+use super::arguments;
 use super::model::{Argument, Model, Source};
-use crate::diag::{self, Unimplemented};
+use crate::diag;
 use crate::path::{Named, as_text, local, variant_check};
 
 /// Generates the entry that is emitted next to the function.
@@ -23,11 +24,13 @@ pub(super) fn entry(model: &Model<'_>) -> TokenStream {
     let aggregate = aggregate(model);
     let info = event_info(model);
     let outboxes = &model.args.outboxes;
+    let subscription = model.args.name.as_ref().map(LitStr::value).unwrap_or_default();
     let options = options(&model.args.options);
-    let needs = model.arguments.iter().filter(|one| matches!(one.source, Source::Extracted)).map(
-        |Argument { ty, span, .. }| quote_spanned!(*span=> <#ty as __outbox::FromDelivery>::need),
-    );
-    let payload = payload(model);
+    let needs = model.by_type().map(|(index, argument)| {
+        let taken = arguments::taken_as(model, index, argument);
+        quote_spanned!(argument.span=> #taken::needs)
+    });
+    let arguments = arguments::declarations(model);
     let call = call(model);
     let called = match model.transaction() {
         None => quote!(__outbox::EntryCall::Plain(__call)),
@@ -48,7 +51,7 @@ pub(super) fn entry(model: &Model<'_>) -> TokenStream {
 
             #event
             #aggregate
-            #payload
+            #arguments
             #call
 
             __outbox::inventory::submit! {
@@ -59,6 +62,7 @@ pub(super) fn entry(model: &Model<'_>) -> TokenStream {
                         line: __outbox::line!(),
                     },
                     outboxes: &[#(#outboxes),*],
+                    subscription: #subscription,
                     aggregate: __AGGREGATE,
                     event: #info,
                     options: #options,
@@ -166,6 +170,7 @@ fn aggregate(model: &Model<'_>) -> TokenStream {
 fn call(model: &Model<'_>) -> TokenStream {
     let name = &model.function.signature.ident;
     let (delivery, tx) = (local("delivery"), local("tx"));
+    let checks = arguments::checks(model);
     let taken = take_fields(model, &delivery);
     let (bound, passed): (Vec<TokenStream>, Vec<TokenStream>) = model
         .arguments
@@ -195,46 +200,14 @@ fn call(model: &Model<'_>) -> TokenStream {
             #delivery: &'delivery __outbox::Delivery,
             #tx
         ) -> __outbox::BoxFuture<'delivery, __outbox::Answer<__outbox::Outcome>> {
+            #checks
             #body
         }
     }
 }
 
-/// Generates `trait __Payload`, implemented for the types in which the payload can be taken. Each listener has its own,
-/// so that the message names the event as the user wrote it.
-fn payload(model: &Model<'_>) -> TokenStream {
-    let Event { named, fields: None } = &model.args.event else { return TokenStream::new() };
-    let is_variant = match named {
-        Named::Variant { .. } => true,
-        Named::Type(_) => false,
-        Named::Name(_) => return TokenStream::new(),
-    };
-    let event = named.text();
-    let Unimplemented { message, label, note } = if model.takes_payload() {
-        diag::not_the_payload(&event, is_variant)
-    } else {
-        diag::payload_not_taken(&event)
-    };
-    quote! {
-        #[diagnostic::on_unimplemented(message = #message, label = #label, note = #note)]
-        trait __Payload: __outbox::Sized {
-            const PROOF: () = ();
-            fn of(delivery: &__outbox::Delivery) -> __outbox::Answer<Self>;
-        }
-
-        #[diagnostic::do_not_recommend]
-        impl<T: __outbox::PayloadOf<__Event>> __Payload for T {
-            fn of(delivery: &__outbox::Delivery) -> __outbox::Answer<Self> {
-                __outbox::payload_of::<__Event, T>(delivery)
-            }
-        }
-    }
-}
-
-/// Generates the destructuring of the event by the field pattern, or a check that an event whose payload is not
-/// taken has none.
+/// Generates the destructuring of the event by the field pattern.
 fn take_fields(model: &Model<'_>, delivery: &Ident) -> TokenStream {
-    let name = &model.function.signature.ident;
     match (&model.args.event.fields, &model.args.event.named) {
         (Some(fields), Named::Type(path)) if binds_fields(model) => {
             let tokens = &fields.tokens;
@@ -250,9 +223,6 @@ fn take_fields(model: &Model<'_>, delivery: &Ident) -> TokenStream {
                 };
             }
         }
-        (None, Named::Type(_) | Named::Variant { .. }) if !model.takes_payload() => {
-            quote_spanned!(name.span()=> let () = <() as __Payload>::PROOF;)
-        }
         _ => TokenStream::new(),
     }
 }
@@ -265,9 +235,7 @@ fn binds_fields(model: &Model<'_>) -> bool {
 fn value(argument: &Argument, index: usize) -> Ident {
     match &argument.source {
         Source::Field(binding) => located(binding, argument.span),
-        Source::Payload | Source::Extracted => {
-            located(&local(&format!("argument_{index}")), argument.span)
-        }
+        Source::ByType(_) => located(&local(&format!("argument_{index}")), argument.span),
         Source::Transaction => Ident::new("__transaction", ends(&argument.ty).1),
     }
 }
@@ -280,7 +248,11 @@ fn passed(argument: &Argument, value: &Ident) -> TokenStream {
             let reborrow = quote_spanned!(ends(&argument.ty).0=> &mut *);
             quote!(#reborrow #value)
         }
-        Source::Payload | Source::Field(_) | Source::Extracted => {
+        Source::ByType(_) if argument.by_reference => {
+            let ty = &argument.ty;
+            quote_spanned!(argument.span=> __outbox::Borrow::<#ty>::borrow(&#value))
+        }
+        Source::Field(_) | Source::ByType(_) => {
             let reference = argument.by_reference.then(|| quote!(&));
             quote_spanned!(argument.span=> #reference #value)
         }
@@ -309,23 +281,18 @@ fn bind(
     tx: &Ident,
 ) -> TokenStream {
     let Argument { ty, span, .. } = argument;
-    match (&argument.source, &model.args.event.named) {
-        (Source::Field(_), _) => TokenStream::new(),
-        (Source::Extracted, _) => quote_spanned! {*span=>
-            let #value = <#ty as __outbox::FromDelivery>::from_delivery(#delivery)?;
-        },
-        (Source::Transaction, _) => {
+    match argument.source {
+        Source::Field(_) => TokenStream::new(),
+        Source::ByType(index) => {
+            let taken = arguments::taken_as(model, index, argument);
+            quote_spanned!(*span=> let #value = #taken::take(#delivery).await?;)
+        }
+        Source::Transaction => {
             let (first, last) = ends(ty);
             let start = quote_spanned!(first=> <);
             let downcast = quote_spanned!(last=> as __outbox::ListenerTx>::downcast(#tx)?);
             quote!(let #value = #start #ty #downcast;)
         }
-        (Source::Payload, Named::Name(_)) => quote_spanned! {*span=>
-            let #value = <#ty as __outbox::AnyPayload>::from_payload(#delivery)?;
-        },
-        (Source::Payload, Named::Type(_) | Named::Variant { .. }) => quote_spanned! {*span=>
-            let #value = <#ty as __Payload>::of(#delivery)?;
-        },
     }
 }
 

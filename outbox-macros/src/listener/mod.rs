@@ -1,6 +1,7 @@
 //! `#[listener(..)]`: registers an async function as an entry that the registry collects at link time.
 
 mod args;
+mod arguments;
 mod expand;
 mod function;
 mod model;

@@ -5,8 +5,8 @@ use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{
-    FnArg, GenericParam, Pat, PatType, PathArguments, ReturnType, Signature, Type, TypeReference,
-    parse_quote,
+    FnArg, GenericParam, Pat, PatType, ReturnType, Signature, Type, TypeReference,
+    parse_quote_spanned,
 };
 
 use super::args::{Args, FieldPattern};
@@ -20,6 +20,8 @@ pub(super) struct Model<'a> {
 }
 
 pub(super) struct Argument {
+    /// The name or pattern as written, for messages.
+    pub(super) name: String,
     pub(super) source: Source,
     /// The type without its reference.
     pub(super) ty: Type,
@@ -29,12 +31,10 @@ pub(super) struct Argument {
 }
 
 pub(super) enum Source {
-    /// The whole payload of the event.
-    Payload,
     /// A field that the pattern binds to this name.
     Field(Ident),
-    /// Another part of the delivery, or application state.
-    Extracted,
+    /// The payload or an extractor, which is decided by its type. It has this index among such arguments.
+    ByType(usize),
     /// The transaction that settles the event.
     Transaction,
 }
@@ -51,13 +51,11 @@ impl<'a> Model<'a> {
                     return None;
                 }
                 FnArg::Typed(typed) => {
-                    arguments.extend(errors.note(argument(typed, args.event.fields.as_ref())));
+                    let next = by_type(&arguments).count();
+                    let argument = argument(typed, args.event.fields.as_ref(), next);
+                    arguments.extend(errors.note(argument));
                 }
             }
-        }
-        let mut payloads = arguments.iter().filter(|one| matches!(one.source, Source::Payload));
-        if let (Some(_), Some(second)) = (payloads.next(), payloads.next()) {
-            errors.push(diag::second_payload(second.span));
         }
         let mut transactions =
             arguments.iter().filter(|one| matches!(one.source, Source::Transaction));
@@ -102,7 +100,12 @@ fn check_all_used(pattern: &FieldPattern, signature: &Signature, errors: &mut Er
     }
 }
 
-fn argument(typed: &PatType, fields: Option<&FieldPattern>) -> syn::Result<Argument> {
+/// Makes the model of an argument. The value of a `&mut` is the transaction: nothing else can be changed by a listener.
+fn argument(
+    typed: &PatType,
+    fields: Option<&FieldPattern>,
+    next_by_type: usize,
+) -> syn::Result<Argument> {
     let span = typed.ty.span();
     if let Type::ImplTrait(_) = &*typed.ty {
         return Err(diag::generic_function(span));
@@ -112,71 +115,51 @@ fn argument(typed: &PatType, fields: Option<&FieldPattern>) -> syn::Result<Argum
     while let Type::Group(group) = written {
         written = &group.elem;
     }
-    let (ty, by_reference) = match written {
-        Type::Reference(reference) if is_transaction(&reference.elem) => {
-            return transaction(reference, span);
-        }
-        Type::Reference(reference) => (owned(reference)?, true),
-        ty if is_transaction(ty) => return Err(diag::transaction_not_by_mut_reference(span)),
-        ty => (ty.clone(), false),
-    };
     let field = fields.zip(name_of(typed)).and_then(|(pattern, name)| {
         pattern.bindings.iter().find(|binding| *binding == name).cloned()
     });
-    let source = match field {
-        Some(binding) => Source::Field(binding),
-        None if is_extracted(&ty) => Source::Extracted,
-        None if fields.is_some() => {
-            return Err(diag::unbound_argument(span, &typed.pat.to_token_stream().to_string()));
+    let name = typed.pat.to_token_stream().to_string();
+    let (ty, by_reference) = match written {
+        Type::Reference(TypeReference { mutability: Some(mutability), elem, .. }) => {
+            if field.is_some() {
+                return Err(diag::mutable_field(mutability.span));
+            }
+            let ty = (**elem).clone();
+            return Ok(Argument {
+                name,
+                source: Source::Transaction,
+                ty,
+                span,
+                by_reference: false,
+            });
         }
-        None => Source::Payload,
+        Type::Reference(reference) => (owned(reference), true),
+        ty => (ty.clone(), false),
     };
-    Ok(Argument { source, ty, span, by_reference })
-}
-
-fn transaction(reference: &TypeReference, span: Span) -> syn::Result<Argument> {
-    if reference.mutability.is_none() {
-        return Err(diag::transaction_not_by_mut_reference(span));
-    }
-    let ty = (*reference.elem).clone();
-    Ok(Argument { source: Source::Transaction, ty, span, by_reference: false })
+    let source = field.map_or(Source::ByType(next_by_type), Source::Field);
+    Ok(Argument { name, source, ty, span, by_reference })
 }
 
 /// Returns the owned type to decode for an argument that is a reference.
-fn owned(reference: &TypeReference) -> syn::Result<Type> {
-    if let Some(mutability) = &reference.mutability {
-        return Err(diag::mutable_argument(mutability.span));
-    }
-    Ok(match &*reference.elem {
-        Type::Path(path) if path.path.is_ident("str") => parse_quote!(__outbox::String),
+fn owned(reference: &TypeReference) -> Type {
+    let span = reference.elem.span();
+    match &*reference.elem {
+        Type::Path(path) if path.path.is_ident("str") => {
+            parse_quote_spanned!(span=> __outbox::String)
+        }
         Type::Slice(slice) => {
             let element = &slice.elem;
-            parse_quote!(__outbox::Vec<#element>)
+            parse_quote_spanned!(span=> __outbox::Vec<#element>)
         }
         ty => ty.clone(),
-    })
+    }
 }
 
-/// Returns whether a type has the name of an extractor. rustc then checks that it implements
-/// `FromDelivery`.
-fn is_extracted(ty: &Type) -> bool {
-    last_segment_matches(ty, |name, generic| match name {
-        "State" => generic,
-        "Meta" | "EventEnvelope" => !generic,
-        _ => false,
-    })
-}
-
-fn is_transaction(ty: &Type) -> bool {
-    last_segment_matches(ty, |name, generic| name == "Tx" && generic)
-}
-
-/// Applies a predicate to the last segment of a path: its name, and whether it has generic arguments.
-fn last_segment_matches(ty: &Type, matches: impl FnOnce(&str, bool) -> bool) -> bool {
-    let Type::Path(path) = ty else { return false };
-    path.path.segments.last().is_some_and(|last| {
-        let generic = matches!(last.arguments, PathArguments::AngleBracketed(_));
-        matches(&last.ident.to_string(), generic)
+/// Returns the arguments whose type decides where they come from, with their index.
+fn by_type(arguments: &[Argument]) -> impl Iterator<Item = (usize, &Argument)> {
+    arguments.iter().filter_map(|argument| match argument.source {
+        Source::ByType(index) => Some((index, argument)),
+        Source::Field(_) | Source::Transaction => None,
     })
 }
 
@@ -193,8 +176,9 @@ impl Model<'_> {
         self.arguments.iter().find(|argument| matches!(argument.source, Source::Transaction))
     }
 
-    pub(super) fn takes_payload(&self) -> bool {
-        self.arguments.iter().any(|argument| matches!(argument.source, Source::Payload))
+    /// Returns the arguments whose type decides where they come from, with their index.
+    pub(super) fn by_type(&self) -> impl Iterator<Item = (usize, &Argument)> {
+        by_type(&self.arguments)
     }
 
     /// Returns the span of the return type, or of the function name if there is none.

@@ -13,6 +13,7 @@ use crate::symbol;
 /// The limits of `EventName` and `AggregateName` in the runtime; a test compares them.
 const MAX_EVENT_NAME_BYTES: usize = 128;
 const MAX_AGGREGATE_NAME_BYTES: usize = 64;
+const MAX_SUBSCRIPTION_NAME_BYTES: usize = 64;
 
 pub(super) fn check(model: &Model<'_>, errors: &mut Errors) {
     if let Some(Named::Name(name)) = &model.aggregate {
@@ -40,6 +41,18 @@ pub(crate) fn event_name(key: &str, name: &str, span: Span, errors: &mut Errors)
 
 pub(crate) fn aggregate_name(key: &str, name: &str, span: Span, errors: &mut Errors) {
     stored_name("aggregate", MAX_AGGREGATE_NAME_BYTES, key, name, span, errors);
+}
+
+/// Checks the name of a subscription, which is also an argument of commands and a label of metrics.
+pub(crate) fn subscription_name(key: &str, name: &str, span: Span, errors: &mut Errors) {
+    let permitted = |one: char| matches!(one, 'a'..='z' | '0'..='9' | '_' | '.' | '-');
+    if name.is_empty() {
+        errors.push(diag::empty_name(span, key));
+    } else if let Some(other) = name.chars().find(|one| !permitted(*one)) {
+        errors.push(diag::subscription_character(span, key, other));
+    } else if name.len() > MAX_SUBSCRIPTION_NAME_BYTES {
+        errors.push(diag::long_name(span, "subscription", name.len(), MAX_SUBSCRIPTION_NAME_BYTES));
+    }
 }
 
 fn stored_name(what: &str, limit: usize, key: &str, name: &str, span: Span, errors: &mut Errors) {

@@ -16,7 +16,7 @@ use syn::DeriveInput;
 use crate::diag::Errors;
 use model::{Derive, Model};
 
-pub(crate) use check::{aggregate_name, event_name};
+pub(crate) use check::{aggregate_name, event_name, subscription_name};
 
 pub(crate) fn derive_event_type(input: TokenStream) -> TokenStream {
     derive(input, Derive::EventType, event::expand, event::stub)

@@ -1,9 +1,13 @@
 //! Looking into a table and maintaining it, for people and their tools.
 //!
 //! # Layout
-//! [`Admin`] is the handle; `pending` has the changes to single events that are not delivered yet.
+//! [`Admin`] is the handle; `pending` has the changes to single events that are not delivered yet, and `subscriptions`
+//! what concerns subscriptions and nodes.
 
 mod pending;
+mod subscriptions;
+
+pub use subscriptions::DropSubscription;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,10 +16,10 @@ use std::time::{Duration, SystemTime};
 use sqlx::Pool;
 
 use crate::Error;
-use crate::dead::DeadEvents;
+use crate::dead::{DeadEvents, OnDeliverable};
 use crate::store::{
-    Backend, DoctorOptions, EventQuery, EventRow, Finding, Payloads, PendingType, SchemaState,
-    Stats, Store, Table, TypeFilter,
+    Backend, BlockedAggregate, DoctorOptions, EventQuery, EventRow, Finding, Payloads, PendingType,
+    SchemaState, Stats, Store, Table, TypeFilter,
 };
 
 /// Lists, counts and examines the events of a table, and changes single ones.
@@ -27,10 +31,11 @@ use crate::store::{
 /// | to | use |
 /// |---|---|
 /// | watch the backlog | [`stats`](Self::stats), [`pending_by_type`](Self::pending_by_type) |
-/// | find out why an event is not delivered | [`find`](Self::find), [`doctor`](Self::doctor) |
+/// | find out why an event is not delivered | [`find`](Self::find), [`blocked`](Self::blocked), [`doctor`](Self::doctor) |
 /// | browse, or follow the table as it grows | [`list`](Self::list), [`follow`](Self::follow) |
 /// | change a pending event | [`make_due`](Self::make_due), [`release`](Self::release), [`discard`](Self::discard) |
 /// | replay or discard dead letters | [`dead`](Self::dead) |
+/// | see who delivers, pause or drop a subscription | [`nodes`](Self::nodes), [`subscriptions`](Self::subscriptions), [`pause`](Self::pause), [`drop_subscription`](Self::drop_subscription) |
 /// | check the schema before a deploy | [`verify`](Self::verify), [`schema_state`](Self::schema_state) |
 ///
 /// It can be used on a large table while events are delivered: every query reads an index or a limited number of rows,
@@ -70,14 +75,13 @@ pub struct Admin<DB: Backend> {
     store: Store<DB>,
     /// The event types that this process has listeners for.
     handled: TypeFilter,
-    /// Called when events have become due.
-    due: Arc<dyn Fn() + Send + Sync>,
+    deliverable: OnDeliverable,
 }
 
 impl<DB: Backend> Clone for Admin<DB> {
     fn clone(&self) -> Self {
         let (store, handled) = (self.store.clone(), self.handled.clone());
-        Self { store, handled, due: Arc::clone(&self.due) }
+        Self { store, handled, deliverable: Arc::clone(&self.deliverable) }
     }
 }
 
@@ -92,15 +96,11 @@ impl<DB: Backend> Admin<DB> {
     ///
     /// Events that it makes due are found by the pollers of other processes, within their poll interval.
     pub fn new(pool: Pool<DB>, table: Table) -> Self {
-        Self::with(Store::new(pool, table), TypeFilter::ALL, Arc::new(|| {}))
+        Self::with(Store::new(pool, table), TypeFilter::ALL, Arc::new(|_| {}))
     }
 
-    pub(crate) fn with(
-        store: Store<DB>,
-        handled: TypeFilter,
-        due: Arc<dyn Fn() + Send + Sync>,
-    ) -> Self {
-        Self { store, handled, due }
+    pub(crate) fn with(store: Store<DB>, handled: TypeFilter, deliverable: OnDeliverable) -> Self {
+        Self { store, handled, deliverable }
     }
 
     /// Returns the table that this handle reads and changes.
@@ -111,7 +111,7 @@ impl<DB: Backend> Admin<DB> {
     /// Returns the handle for the dead letters of the same table. In a running outbox, events that are replayed through
     /// it are delivered at once.
     pub fn dead(&self) -> DeadEvents<DB> {
-        DeadEvents::with(self.store.clone(), Arc::clone(&self.due))
+        DeadEvents::with(self.store.clone(), Arc::clone(&self.deliverable))
     }
 
     /// Returns events of any status, newest first.
@@ -170,6 +170,15 @@ impl<DB: Backend> Admin<DB> {
     /// # Errors
     /// [`Error::Database`] if the database fails.
     pub async fn find(&self, event_id: impl AsRef<str>) -> Result<Option<EventRow>, Error> {
+        Ok(self.store.find_event(event_id.as_ref()).await?.into_iter().next())
+    }
+
+    /// Returns the deliveries of an event, with its payload: that to the unnamed listener first, then those to
+    /// subscriptions by name. Each has a status, attempts and failures of its own.
+    ///
+    /// # Errors
+    /// [`Error::Database`] if the database fails.
+    pub async fn deliveries(&self, event_id: impl AsRef<str>) -> Result<Vec<EventRow>, Error> {
         self.store.find_event(event_id.as_ref()).await
     }
 
@@ -225,6 +234,49 @@ impl<DB: Backend> Admin<DB> {
         self.store.pending_by_type(overdue).await
     }
 
+    /// Returns up to `limit` aggregates whose events wait behind one that is not delivered; none if the events of the
+    /// table are not ordered ([`Ordering::PerAggregate`](crate::Ordering::PerAggregate)).
+    ///
+    /// Dead letters come first, then events that have been due for longer than a minute and are not claimed, then
+    /// events that wait for their next attempt or for the end of a delay. Only aggregates with at least one waiting
+    /// event are returned. Of each kind it considers up to 10,000 events: the dead letters with the lowest sequences,
+    /// and those that have been due longest or will be due first.
+    ///
+    /// How the events of a table are ordered is what the last relay that started has recorded.
+    ///
+    /// ```no_run
+    /// use outbox::admin::BlockReason;
+    ///
+    /// # async fn example(outbox: outbox::Outbox<sqlx::Postgres>) -> outbox::Result<()> {
+    /// for blocked in outbox.admin().blocked(20).await? {
+    ///     println!("{} {}: {} events wait", blocked.aggregate_type, blocked.aggregate_id, blocked.waiting);
+    ///     if blocked.reason == BlockReason::Dead {
+    ///         outbox.dead_events().replay(&blocked.event_id).await?;
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Database`] if the database fails, or if the table is ordered and its order index is missing.
+    pub async fn blocked(&self, limit: u32) -> Result<Vec<BlockedAggregate>, Error> {
+        self.blocked_after(DoctorOptions::default().overdue, limit).await
+    }
+
+    /// Returns blocked aggregates as [`blocked`](Self::blocked) does, where an event is reported as not claimed if it
+    /// has been due for longer than `overdue`.
+    ///
+    /// # Errors
+    /// As with [`blocked`](Self::blocked).
+    pub async fn blocked_after(
+        &self,
+        overdue: Duration,
+        limit: u32,
+    ) -> Result<Vec<BlockedAggregate>, Error> {
+        self.store.blocked(overdue, limit).await
+    }
+
     /// Counts the dead letters of each event type, the most frequent first. It considers up to 100,000 of them.
     ///
     /// [`DeadEvents::groups`](crate::DeadEvents::groups) counts them by cause as well.
@@ -256,7 +308,7 @@ impl<DB: Backend> Admin<DB> {
     }
 
     /// Counts the dead letters that were given up longer ago than `age`, up to 100,000: those that a purge with this
-    /// `dead_retention` would delete.
+    /// `dead_retention` would delete. Dead letters that block an aggregate are not counted: a purge keeps them.
     ///
     /// # Errors
     /// [`Error::Database`] if the database fails.
@@ -276,7 +328,7 @@ impl<DB: Backend> Admin<DB> {
     /// Checks the schema, the server and the pending events for problems, and changes nothing.
     ///
     /// It looks for missing indexes, settings of the server that break or slow down delivery, long transactions,
-    /// expired leases that no process has taken over, and event types that are due and not claimed. Each [`Finding`]
+    /// expired leases that no process has taken over, event types that are due and not claimed, and blocked aggregates. Each [`Finding`]
     /// has a severity and, if something is wrong, a remedy. If the table is missing, that is the only finding.
     ///
     /// Run it when events are not delivered, and before a deploy with the event types that the new program handles
@@ -321,6 +373,16 @@ impl<DB: Backend> Admin<DB> {
     /// the database fails.
     pub async fn verify(&self) -> Result<(), Error> {
         self.store.verify().await
+    }
+
+    /// Checks that an ordered outbox can use the table as it is: that it has the order index. It needs no privilege to
+    /// change the table.
+    ///
+    /// # Errors
+    /// [`Error::Schema`] with [`SchemaError::NotOrdered`](crate::error::SchemaError::NotOrdered) if something is missing,
+    /// with the SQL that it needs; [`Error::Database`] if the database fails.
+    pub async fn verify_ordered(&self) -> Result<(), Error> {
+        self.store.verify_order().await
     }
 
     /// Returns whether the connection to the server is encrypted; `None` if the database has no server, as SQLite.

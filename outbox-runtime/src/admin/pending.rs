@@ -1,5 +1,6 @@
 use super::Admin;
 use crate::Error;
+use crate::dead::Deliverable;
 use crate::event::Status;
 use crate::store::{Backend, PendingChange};
 
@@ -48,7 +49,9 @@ impl<DB: Backend> Admin<DB> {
             reason,
             "a pending event is discarded"
         );
-        self.change(PendingChange::Discard, event_id).await
+        self.change(PendingChange::Discard, event_id).await?;
+        (self.deliverable)(Deliverable::Unblocked);
+        Ok(())
     }
 
     /// Ends the claim of one event, and makes it due at once for any process.
@@ -64,7 +67,7 @@ impl<DB: Backend> Admin<DB> {
     /// - [`Error::Database`] if the database fails.
     pub async fn release(&self, event_id: impl AsRef<str>) -> Result<(), Error> {
         self.change(PendingChange::Release, event_id.as_ref()).await?;
-        (self.due)();
+        (self.deliverable)(Deliverable::Due);
         Ok(())
     }
 
@@ -100,7 +103,7 @@ impl<DB: Backend> Admin<DB> {
     /// - [`Error::Database`] if the database fails.
     pub async fn make_due(&self, event_id: impl AsRef<str>) -> Result<(), Error> {
         self.change(PendingChange::MakeDue, event_id.as_ref()).await?;
-        (self.due)();
+        (self.deliverable)(Deliverable::Due);
         Ok(())
     }
 

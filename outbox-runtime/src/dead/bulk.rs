@@ -1,8 +1,8 @@
 use std::fmt;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::cursor::Cursor;
+use super::{Deliverable, OnDeliverable};
 use crate::Error;
 use crate::service::within;
 use crate::store::{Backend, DeadFilter, DeadKey, Store};
@@ -31,6 +31,8 @@ use crate::throttle::Throttle;
 pub struct BulkChange<DB: Backend> {
     cursor: Cursor<DB>,
     change: Change,
+    /// Called after each batch.
+    deliverable: OnDeliverable,
     throttle: Throttle,
     done: u64,
 }
@@ -39,11 +41,8 @@ pub struct BulkChange<DB: Backend> {
 const BATCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) enum Change {
-    /// Replays the events; the function wakes the poller after each batch.
-    Replay(Arc<dyn Fn() + Send + Sync>),
-    Discard {
-        reason: String,
-    },
+    Replay,
+    Discard { reason: String },
 }
 
 impl<DB: Backend> fmt::Debug for BulkChange<DB> {
@@ -58,9 +57,10 @@ impl<DB: Backend> BulkChange<DB> {
         filter: &DeadFilter,
         batch: u32,
         change: Change,
+        deliverable: OnDeliverable,
     ) -> Result<Self, Error> {
         let cursor = Cursor::start(store, filter, batch).await?;
-        Ok(Self { cursor, change, throttle: Throttle::default(), done: 0 })
+        Ok(Self { cursor, change, deliverable, throttle: Throttle::default(), done: 0 })
     }
 
     /// Changes the next batch and returns the number of changed events, or `None` when no events are left.
@@ -108,9 +108,9 @@ impl<DB: Backend> BulkChange<DB> {
     async fn change(&self, page: &[DeadKey]) -> Result<u64, Error> {
         let sequences: Vec<i64> = page.iter().map(|key| key.sequence).collect();
         match &self.change {
-            Change::Replay(replayed) => {
+            Change::Replay => {
                 let changed = self.cursor.store.replay_rows(&sequences).await?;
-                replayed();
+                (self.deliverable)(Deliverable::Due);
                 Ok(changed)
             }
             Change::Discard { reason } => {
@@ -118,7 +118,9 @@ impl<DB: Backend> BulkChange<DB> {
                     let error = key.last_error.as_deref();
                     log_discarded(&key.event_id, &key.event_type, error, reason);
                 }
-                self.cursor.store.discard_rows(&sequences).await
+                let changed = self.cursor.store.discard_rows(&sequences).await?;
+                (self.deliverable)(Deliverable::Unblocked);
+                Ok(changed)
             }
         }
     }

@@ -78,12 +78,27 @@ use cursor::Cursor;
 /// or discard keeps the batches that were committed.
 pub struct DeadEvents<DB: Backend> {
     store: Store<DB>,
-    replayed: Arc<dyn Fn() + Send + Sync>,
+    deliverable: OnDeliverable,
+    /// The subscription that operations on single events concern; `None` for all.
+    subscription: Option<String>,
 }
+
+/// Why events can be delivered that could not before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deliverable {
+    /// They have become due.
+    Due,
+    /// They may have waited behind an event that is gone.
+    Unblocked,
+}
+
+/// What to do then.
+pub(crate) type OnDeliverable = Arc<dyn Fn(Deliverable) + Send + Sync>;
 
 impl<DB: Backend> Clone for DeadEvents<DB> {
     fn clone(&self) -> Self {
-        Self { store: self.store.clone(), replayed: Arc::clone(&self.replayed) }
+        let (store, deliverable) = (self.store.clone(), Arc::clone(&self.deliverable));
+        Self { store, deliverable, subscription: self.subscription.clone() }
     }
 }
 
@@ -98,12 +113,29 @@ impl<DB: Backend> DeadEvents<DB> {
     ///
     /// Events that are replayed through it are found by the pollers of other processes, within their poll interval.
     pub fn new(pool: Pool<DB>, table: Table) -> Self {
-        Self::with(Store::new(pool, table), Arc::new(|| {}))
+        Self::with(Store::new(pool, table), Arc::new(|_| {}))
     }
 
     /// Makes a handle for a store; `replayed` is called when replayed events are due.
-    pub(crate) fn with(store: Store<DB>, replayed: Arc<dyn Fn() + Send + Sync>) -> Self {
-        Self { store, replayed }
+    pub(crate) fn with(store: Store<DB>, deliverable: OnDeliverable) -> Self {
+        Self { store, deliverable, subscription: None }
+    }
+
+    /// Returns a handle whose [`find`](Self::find), [`replay`](Self::replay) and [`discard`](Self::discard) concern the
+    /// delivery to one subscription alone; that to the unnamed listener if the name is empty. For everything else, set
+    /// [`DeadFilter::subscription`].
+    ///
+    /// ```no_run
+    /// use outbox::dead::DeadEvents;
+    ///
+    /// # async fn example(dead: DeadEvents<sqlx::Postgres>, event_id: &str) -> outbox::Result<()> {
+    /// dead.of_subscription("billing").replay(event_id).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn of_subscription(&self, name: impl Into<String>) -> Self {
+        Self { subscription: Some(name.into()), ..self.clone() }
     }
 
     /// Returns the oldest dead letters that match a filter, with their payloads, at most `limit`.
@@ -132,13 +164,16 @@ impl<DB: Backend> DeadEvents<DB> {
         DeadStream::new(self.store.clone(), filter)
     }
 
-    /// Returns the dead letter with an id, or `None` if there is no such event or it is not dead.
+    /// Returns the dead letter with an id, or `None` if there is no such event or it is not dead. If several
+    /// subscriptions have given the event up, it is the first that was written.
     /// [`Admin::find`](crate::Admin::find) finds events of any status.
     ///
     /// # Errors
     /// [`Error::Database`] if the database fails.
     pub async fn find(&self, event_id: impl AsRef<str>) -> Result<Option<DeadEvent>, Error> {
-        self.store.dead_one(event_id.as_ref()).await
+        let found =
+            self.store.dead_with_id(event_id.as_ref(), self.subscription.as_deref()).await?;
+        Ok(found.into_iter().next())
     }
 
     /// Counts the dead letters that match a filter.
@@ -186,6 +221,9 @@ impl<DB: Backend> DeadEvents<DB> {
     /// Replays one dead letter: its status is NEW, without failed attempts and without the last error, and it is due at
     /// once.
     ///
+    /// If several subscriptions have given the event up, it is replayed for all of them; use
+    /// [`of_subscription`](Self::of_subscription) for one.
+    ///
     /// In a running outbox it is delivered at once. The event keeps its id, so a listener that deduplicates by it must
     /// not have recorded the failed attempts as handled.
     ///
@@ -195,12 +233,12 @@ impl<DB: Backend> DeadEvents<DB> {
     /// - [`Error::Database`] if the database fails.
     pub async fn replay(&self, event_id: impl AsRef<str>) -> Result<(), Error> {
         let event_id = event_id.as_ref();
-        let sequence = self.sequence_of(event_id).await?;
-        if self.store.replay_rows(&[sequence]).await? == 0 {
+        let sequences = self.sequences_of(event_id).await?;
+        if self.store.replay_rows(&sequences).await? == 0 {
             // It was replayed or discarded concurrently.
             return Err(self.no_longer_dead(event_id).await?);
         }
-        (self.replayed)();
+        (self.deliverable)(Deliverable::Due);
         Ok(())
     }
 
@@ -230,11 +268,11 @@ impl<DB: Backend> DeadEvents<DB> {
         filter: &DeadFilter,
         batch: u32,
     ) -> Result<BulkChange<DB>, Error> {
-        let change = Change::Replay(Arc::clone(&self.replayed));
-        BulkChange::start(&self.store, filter, batch, change).await
+        let deliverable = Arc::clone(&self.deliverable);
+        BulkChange::start(&self.store, filter, batch, Change::Replay, deliverable).await
     }
 
-    /// Deletes one dead letter, for good.
+    /// Deletes one dead letter, for good; like [`replay`](Self::replay), for every subscription that has given it up.
     ///
     /// The reason is required: with the id, the event type and the last error it is logged at info level, and that line
     /// is all that is left of the event. Aggregate, tenant and payload are not logged.
@@ -247,13 +285,14 @@ impl<DB: Backend> DeadEvents<DB> {
     /// - [`Error::Database`] if the database fails; the event may be deleted.
     pub async fn discard(&self, event_id: impl AsRef<str>, reason: &str) -> Result<(), Error> {
         let (event_id, reason) = (event_id.as_ref(), checked(reason)?);
-        let sequence = self.sequence_of(event_id).await?;
-        if let Some(dead) = self.store.dead_one(event_id).await? {
+        let sequences = self.sequences_of(event_id).await?;
+        for dead in self.store.dead_with_id(event_id, self.subscription.as_deref()).await? {
             log_discarded(&dead.event_id, &dead.event_type, dead.last_error.as_deref(), &reason);
         }
-        if self.store.discard_rows(&[sequence]).await? == 0 {
+        if self.store.discard_rows(&sequences).await? == 0 {
             return Err(self.no_longer_dead(event_id).await?);
         }
+        (self.deliverable)(Deliverable::Unblocked);
         Ok(())
     }
 
@@ -292,22 +331,28 @@ impl<DB: Backend> DeadEvents<DB> {
         reason: &str,
     ) -> Result<BulkChange<DB>, Error> {
         let change = Change::Discard { reason: checked(reason)? };
-        BulkChange::start(&self.store, filter, cursor::PAGE, change).await
+        let deliverable = Arc::clone(&self.deliverable);
+        BulkChange::start(&self.store, filter, cursor::PAGE, change, deliverable).await
     }
 
-    async fn sequence_of(&self, event_id: &str) -> Result<i64, Error> {
-        match self.store.status_of(event_id).await? {
-            Some((sequence, Status::Dead)) => Ok(sequence),
-            Some((_, status)) => Err(Error::NotDead { event_id: event_id.to_owned(), status }),
-            None => Err(self.no_such(event_id)),
-        }
+    /// Returns the rows of an event that are dead; at least one.
+    async fn sequences_of(&self, event_id: &str) -> Result<Vec<i64>, Error> {
+        let rows = self.store.statuses_of(event_id, self.subscription.as_deref()).await?;
+        let dead = rows.iter().filter(|(_, status)| *status == Status::Dead);
+        let dead: Vec<i64> = dead.map(|(sequence, _)| *sequence).collect();
+        if dead.is_empty() { Err(self.not_dead(event_id, &rows)) } else { Ok(dead) }
     }
 
     async fn no_longer_dead(&self, event_id: &str) -> Result<Error, Error> {
-        Ok(match self.store.status_of(event_id).await? {
-            Some((_, status)) => Error::NotDead { event_id: event_id.to_owned(), status },
+        let rows = self.store.statuses_of(event_id, self.subscription.as_deref()).await?;
+        Ok(self.not_dead(event_id, &rows))
+    }
+
+    fn not_dead(&self, event_id: &str, rows: &[(i64, Status)]) -> Error {
+        match rows.first() {
+            Some((_, status)) => Error::NotDead { event_id: event_id.to_owned(), status: *status },
             None => self.no_such(event_id),
-        })
+        }
     }
 
     fn no_such(&self, event_id: &str) -> Error {

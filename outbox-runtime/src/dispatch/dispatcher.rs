@@ -5,6 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Interceptors;
 use super::decide::{CallResult, Circumstances, decide};
+use super::shared_workers::{BusyWorker, SharedWorkers};
 use crate::Error;
 use crate::catch_panic::{Panic, PanicDetail, catch, catch_panic};
 use crate::event::{EventEnvelope, Verdict};
@@ -26,6 +27,8 @@ pub(crate) struct Dispatcher<DB: Backend> {
     pub(crate) completion: Completion,
     pub(crate) statement_timeout: Duration,
     pub(crate) inflight: Arc<InFlight>,
+    /// Present if other outboxes use the same workers.
+    pub(crate) shared_workers: Option<SharedWorkers>,
     pub(crate) listeners: Arc<Listeners>,
     /// The policy of each listener, by its id.
     pub(crate) policies: Vec<DeliveryPolicy>,
@@ -75,7 +78,7 @@ impl<DB: Backend> Service for Worker<DB> {
     const DOING: &'static str = "delivering events";
 
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), Error> {
-        if let Some(event) = self.0.inflight.next(stop).await {
+        if let Some((event, _busy)) = self.0.next(stop).await {
             let attempt = self.0.attempt(&event).await;
             self.0.conclude(&event, attempt);
         }
@@ -84,6 +87,22 @@ impl<DB: Backend> Service for Worker<DB> {
 }
 
 impl<DB: Backend> Dispatcher<DB> {
+    /// Waits for the next event and for a worker, if those are shared; `None` when `stop` is cancelled. An event that
+    /// waits for a shared worker stays in its queue, with everything that follows for its lease.
+    async fn next(&self, stop: &CancellationToken) -> Option<(QueuedEvent, Option<BusyWorker>)> {
+        let Some(workers) = &self.shared_workers else {
+            return Some((self.inflight.next(stop).await?, None));
+        };
+        loop {
+            self.inflight.ready(stop).await?;
+            let busy = workers.acquire(stop).await?;
+            // Another worker of this outbox may have been faster.
+            if let Some(event) = self.inflight.try_next() {
+                return Some((event, Some(busy)));
+            }
+        }
+    }
+
     /// Calls the listener of an event and decides what follows, whatever panics.
     pub(crate) async fn attempt(&self, event: &QueuedEvent) -> Attempt {
         let (envelope, listener) = (&event.envelope, self.listener_name(event));

@@ -18,6 +18,7 @@ impl<DB: Backend> Dispatcher<DB> {
         took: Duration,
     ) {
         let (envelope, listener) = (&event.envelope, self.listener_name(event));
+        let called = event.listener.and_then(|id| self.listeners.get(id));
         let (event_id, event_type) = (envelope.event_id(), envelope.event_type());
         let Some(verdict) = verdict else {
             tracing::warn!(
@@ -47,10 +48,10 @@ impl<DB: Backend> Dispatcher<DB> {
                 verdict.kind().log_message()
             );
         }
-        self.meter.dead_if(event.sequence, envelope, listener, verdict);
+        self.meter.dead_if(event.sequence, envelope, called, verdict);
         // Without a listener there was no call to count.
         if !matches!(call, CallResult::Unroutable { .. }) {
-            self.meter.dispatched(envelope, verdict.kind(), took, || self.lag(event));
+            self.meter.dispatched(envelope, called, verdict.kind(), took, || self.lag(event));
         }
     }
 

@@ -52,7 +52,8 @@ impl<DB: Backend> Dispatcher<DB> {
 
     async fn settle(&self, tx: Tx<DB>, event: &QueuedEvent) -> CallResult {
         let Some(token) = self.inflight.token(event) else { return CallResult::Overtaken };
-        let settlement = Settlement { sequence: event.sequence, token, verdict: Verdict::Done };
+        let settlement =
+            Settlement { sequence: event.sequence, token, verdict: Verdict::Done, history: None };
         let settled = tx.settle(&self.owner, &settlement, self.completion);
         match tokio::time::timeout(self.statement_timeout, settled).await {
             Ok(Ok(true)) => CallResult::Settled,

@@ -2,14 +2,16 @@
 //!
 //! # Layout
 //! [`Error`] is the error of every operation. `start` collects all faults that prevent a start; `config` and
-//! `schema` are two kinds of them.
+//! `schema` are two kinds of them. `shutdown` collects the errors of several outboxes that end.
 
 mod config;
 mod schema;
+mod shutdown;
 mod start;
 
 pub use config::ConfigFault;
 pub use schema::SchemaError;
+pub use shutdown::{ShutdownError, ShutdownFailure};
 pub use start::{StartError, StartFault};
 
 use std::time::Duration;
@@ -33,9 +35,10 @@ use crate::table::{Table, TableError};
 ///   [`WriterOnly`](Self::WriterOnly). Fix the configuration, or migrate the table.
 /// - **The event is in another state** than the operation expects: [`NoSuchEvent`](Self::NoSuchEvent),
 ///   [`NotDead`](Self::NotDead), [`NotPending`](Self::NotPending), [`NotClaimed`](Self::NotClaimed),
-///   [`Claimed`](Self::Claimed). Show it to the person who asked.
+///   [`Claimed`](Self::Claimed); and the subscription, [`NoSuchSubscription`](Self::NoSuchSubscription),
+///   [`SubscriptionInUse`](Self::SubscriptionInUse). Show it to the person who asked.
 /// - **The database failed**: [`Database`](Self::Database), [`TimedOut`](Self::TimedOut),
-///   [`Interrupted`](Self::Interrupted). Try again.
+///   [`Interrupted`](Self::Interrupted), [`Shutdown`](Self::Shutdown). Try again, or log it at the end of a program.
 ///
 /// `Display` describes one layer. Print the causes too ([`source`](std::error::Error::source)), as `anyhow` and `eyre`
 /// do. [`database_error_kind`](Self::database_error_kind) classifies errors of the database, the same way for all
@@ -146,6 +149,12 @@ pub enum Error {
     #[error(transparent)]
     Start(#[from] StartError),
 
+    /// Outboxes of a group were not shut down cleanly. [`ShutdownError::failures`] lists them.
+    ///
+    /// Events whose results could not be recorded are delivered again after their lease. Log the error.
+    #[error(transparent)]
+    Shutdown(#[from] ShutdownError),
+
     /// The outbox has been shut down, so it cannot be polled, paused or drained any more. Start another one. A closed
     /// [`PurgeScheduler`](crate::PurgeScheduler) returns it as well.
     #[error("the outbox has been shut down")]
@@ -212,6 +221,29 @@ pub enum Error {
         owner: String,
     },
 
+    /// The table has no subscription of this name: it was never registered, or it was dropped. Check the spelling.
+    #[error("table `{table}` has no subscription `{name}`; {}", registered(.known))]
+    NoSuchSubscription {
+        /// The name that was looked for.
+        name: String,
+        /// The table that was searched.
+        table: Table,
+        /// The names that are registered.
+        known: Vec<String>,
+    },
+
+    /// A running node has a listener for the subscription, so it is not dropped. Stop the programs that have the
+    /// listener first, or [force](crate::DropSubscription::force) it.
+    #[error(
+        "subscription `{name}` is in use: the running node `{node}` has a listener for it; stop that program first"
+    )]
+    SubscriptionInUse {
+        /// The name of the subscription.
+        name: String,
+        /// A running node that has it.
+        node: String,
+    },
+
     /// The batch size of a bulk replay is zero. Pass at least 1; 500 is a good size.
     #[error("the batch size must be at least 1")]
     BatchSizeZero,
@@ -268,6 +300,19 @@ impl Error {
     pub(crate) fn database(doing: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
         move |source| Self::Database { doing, source }
     }
+}
+
+/// Returns the subscriptions that are registered, in words.
+fn registered(names: &[String]) -> String {
+    match names {
+        [] => "none is registered".to_owned(),
+        names => format!("registered are `{}`", names.join("`, `")),
+    }
+}
+
+/// Returns how messages name an outbox of a group.
+fn group_member(name: Option<&str>) -> String {
+    name.map_or_else(|| "the unnamed outbox".to_owned(), |name| format!("outbox `{name}`"))
 }
 
 /// Returns the messages of an error and all its causes, joined by colons.

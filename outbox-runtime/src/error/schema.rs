@@ -51,13 +51,13 @@ pub enum SchemaError {
     /// The table lacks migrations that this program needs. [`migrate`](crate::store::migrate) runs them, and so does
     /// [`Builder::start`](crate::Builder::start).
     #[error(
-        "table `{table}` has schema version {found}, and this program needs version {known}; run `migrate`, or have \
-         a user with the required privileges run this SQL:\n\n{sql}"
+        "table `{table}` {}, and this program needs version {known}; run `migrate`, or have a user with the required \
+         privileges run this SQL:\n\n{sql}", version(*.found)
     )]
     Older {
         /// The table that was examined.
         table: Table,
-        /// The schema version of the table.
+        /// The schema version of the table; 0 for a table of the original Java framework.
         found: i64,
         /// The schema version that this program needs.
         known: i64,
@@ -65,20 +65,34 @@ pub enum SchemaError {
         sql: String,
     },
 
-    /// The table does not exist, or lacks columns of an outbox table.
+    /// There is a table of this name with other columns than those of an outbox table. It is never changed.
+    ///
+    /// Give the outbox another name with the option [`table`](crate::Config::table), or check the database of the pool.
+    #[error(
+        "table `{table}` is not an outbox table, and is left as it is: it lacks the columns `{}`; choose another name \
+         with the option `table`, or restore these columns", .missing.join("`, `")
+    )]
+    NotAnOutbox {
+        /// The table that was examined.
+        table: Table,
+        /// The columns of an outbox table that it lacks.
+        missing: Vec<String>,
+    },
+
+    /// The table does not exist.
     ///
     /// Check the name of the table and the database of the pool, then create it with
     /// [`migrate`](crate::store::migrate).
     #[error(
-        "table `{table}` is missing or is not an outbox table; run `migrate`, or have a user with the required \
-         privileges run this SQL:\n\n{sql}"
+        "table `{table}` is missing; run `migrate`, or have a user with the required privileges run this \
+         SQL:\n\n{sql}"
     )]
     Missing {
         /// The table that was looked for.
         table: Table,
         /// The SQL that creates the table, to be run manually.
         sql: String,
-        /// The error of the database, which tells a missing table from a missing column.
+        /// The error of the database.
         source: sqlx::Error,
     },
 
@@ -100,6 +114,21 @@ pub enum SchemaError {
         sql: String,
         /// The error of the database; `None` if it was asked for the privileges.
         source: Option<Box<sqlx::Error>>,
+    },
+
+    /// The table lacks what an ordered outbox needs, and it could not be added.
+    /// [`migrate_ordered`](crate::store::migrate_ordered) adds it.
+    #[error(
+        "table `{table}` cannot be used in order, because it lacks an index; run `migrate_ordered`, or have a user \
+         with the required privileges run this SQL:\n\n{sql}"
+    )]
+    NotOrdered {
+        /// The table that was examined.
+        table: Table,
+        /// The statements that the table needs, to be run manually.
+        sql: String,
+        /// Why it could not be added, if that was tried.
+        source: Option<Box<OutboxError>>,
     },
 
     /// A migration failed. On PostgreSQL and SQLite it has changed nothing; on MySQL, where each statement is committed
@@ -156,14 +185,13 @@ pub enum SchemaError {
     /// alter tables. Have a user with the required privileges run the SQL.
     // With its causes, since the SQL comes last.
     #[error(
-        "table `{table}` has schema version {found}, this program needs version {known}, and the table could not be \
-         migrated: {}; fix this, or have a user with the required privileges run this SQL:\n\n{sql}",
-        super::chain(.source)
+        "table `{table}` {}, this program needs version {known}, and the table could not be migrated: {}; fix this, or \
+         have a user with the required privileges run this SQL:\n\n{sql}", version(*.found), super::chain(.source)
     )]
     NotMigrated {
         /// The table that was to be migrated.
         table: Table,
-        /// The schema version of the table.
+        /// The schema version of the table; 0 for a table of the original Java framework.
         found: i64,
         /// The schema version that this program needs.
         known: i64,
@@ -175,6 +203,13 @@ pub enum SchemaError {
 }
 
 const CONCEALED: &str = " (if it exists, which the server does not tell such a user)";
+
+fn version(found: i64) -> String {
+    match found {
+        0 => "is a table of the original Java framework".to_owned(),
+        version => format!("has schema version {version}"),
+    }
+}
 
 fn holder(session: &Option<i64>, lock: &str) -> String {
     match session {

@@ -2,8 +2,9 @@ use std::fmt;
 
 use thiserror::Error as ThisError;
 
-use super::{ConfigFault, Error, SchemaError, chain};
+use super::{ConfigFault, Error, SchemaError, chain, group_member};
 use crate::listener::{Place, RegistryFault};
+use crate::ordering::Ordering;
 use crate::table::Table;
 
 /// Everything that prevents the start of an outbox, collected in one error.
@@ -35,11 +36,23 @@ use crate::table::Table;
 /// ```
 pub struct StartError {
     faults: Vec<StartFault>,
+    /// What cannot be started.
+    subject: &'static str,
 }
 
 impl StartError {
     pub(crate) fn new(faults: Vec<StartFault>) -> Self {
-        Self { faults }
+        Self { faults, subject: "the outbox" }
+    }
+
+    /// Returns the error of a group of outboxes, of which none was started.
+    pub(crate) fn of_group(faults: Vec<StartFault>) -> Self {
+        Self { faults, subject: "the group of outboxes" }
+    }
+
+    /// Returns the faults of an outbox in a group, each with the name of the outbox.
+    pub(crate) fn into_faults_of(self, outbox: Option<&str>) -> Vec<StartFault> {
+        self.faults.into_iter().map(|fault| fault.of(outbox)).collect()
     }
 
     /// Returns the faults: invalid options first, then listeners, then the table and the database. There is at least
@@ -51,10 +64,11 @@ impl StartError {
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let subject = self.subject;
         match self.faults.as_slice() {
-            [fault] => write!(f, "the outbox cannot be started: {fault}"),
+            [fault] => write!(f, "{subject} cannot be started: {fault}"),
             faults => {
-                write!(f, "the outbox cannot be started, for {} reasons:", faults.len())?;
+                write!(f, "{subject} cannot be started, for {} reasons:", faults.len())?;
                 faults.iter().try_for_each(|fault| write!(f, "\n  - {fault}"))
             }
         }
@@ -103,6 +117,69 @@ pub enum StartFault {
          `SqlitePoolOptions::new().max_connections(1)`, or use a file"
     )]
     SharedMemory,
+    /// A node delivers events of the table in another order at present. Stop all processes that use the table in that
+    /// order, or wait until the leases of their events have expired, and start again.
+    #[error(
+        "node `{node}` has events of table `{table}` in flight with another order than `{order:?}`, which this process \
+         has (`.order(..)`); use the same order in all processes, or stop the others before you change it"
+    )]
+    OrderInUse {
+        /// The table.
+        table: Table,
+        /// The order of this process.
+        order: Ordering,
+        /// The node, as in the column `locked_by`.
+        node: String,
+    },
+    /// Another outbox of this process delivers the events of the table in another order.
+    #[error(
+        "table `{table}` already has an outbox in this process, with the order `{running:?}` (built at \
+         {running_place}), and this one has the order `{order:?}` (built at {place}); give both the same order, or one \
+         of them another table (`.table(\"..\")`)"
+    )]
+    DifferentOrder {
+        /// The table.
+        table: Table,
+        /// The order of the running outbox.
+        running: Ordering,
+        /// Where its builder was made.
+        running_place: Place,
+        /// The order of the outbox that cannot be started.
+        order: Ordering,
+        /// Where its builder was made.
+        place: Place,
+    },
+    /// Another outbox of this process delivers the events of the table with another
+    /// [`relay`](crate::Builder::relay), or only one of the two is [strictly
+    /// ordered](crate::Builder::strictly_ordered).
+    #[error(
+        "table `{table}` already has an outbox in this process, with {running} (built at {running_place}), and this \
+         one has {relay} (built at {place}), so that events would be delivered side by side or out of order; give \
+         both the same options, or one of them another table (`.table(\"..\")`)"
+    )]
+    DifferentRelay {
+        /// The table.
+        table: Table,
+        /// The relay of the running outbox, in words.
+        running: &'static str,
+        /// Where its builder was made.
+        running_place: Place,
+        /// The relay of the outbox that cannot be started, in words.
+        relay: &'static str,
+        /// Where its builder was made.
+        place: Place,
+    },
+    /// [`Relay::SingleActive`](crate::Relay::SingleActive) keeps a lock in a session of the server, and the connections
+    /// of the pool change their session from one statement to the next, as behind a connection pooler in transaction
+    /// mode. Connect to the server itself, or let the pooler keep a session for each client (`pool_mode = session` of
+    /// PgBouncer).
+    #[error(
+        "`relay` is `SingleActive`, which keeps a lock in a session of the server, and these connections change their \
+         session from one statement to the next, as behind a connection pooler in transaction mode; connect to the \
+         server itself, use a pool mode that keeps the session (`pool_mode = session` of PgBouncer), or use \
+         `Relay::Shared`"
+    )]
+    PooledSessions,
     /// A running outbox of this process delivers an event of the same table to another listener.
     #[error(
         "table `{table}` already has an outbox in this process, which delivers event `{event}` of aggregate \
@@ -126,4 +203,34 @@ pub enum StartFault {
         /// The place of that listener.
         place: Place,
     },
+    /// Two outboxes of a group have the same name, or both have none. Give each a name of its own with
+    /// [`Builder::name`](crate::Builder::name).
+    #[error(
+        "two outboxes of the group have the same name ({}, with the tables `{first_table}` and `{second_table}`); give \
+         each a name of its own (`.name(\"..\")`), and add `.listeners(..)` if they have the same listeners",
+        group_member(.outbox.as_deref())
+    )]
+    SameName {
+        /// The name; `None` if both have none.
+        outbox: Option<String>,
+        /// The table of the first of them.
+        first_table: String,
+        /// The table of the other one.
+        second_table: String,
+    },
+    /// A fault of one outbox of a group.
+    #[error("{}: {fault}", group_member(.outbox.as_deref()))]
+    InGroup {
+        /// The name of the outbox; `None` is the unnamed one.
+        outbox: Option<String>,
+        /// The fault. It is none of a group itself.
+        fault: Box<StartFault>,
+    },
+}
+
+impl StartFault {
+    /// Returns the fault of an outbox in a group.
+    pub(crate) fn of(self, outbox: Option<&str>) -> Self {
+        Self::InGroup { outbox: outbox.map(str::to_owned), fault: Box::new(self) }
+    }
 }

@@ -173,10 +173,11 @@ impl EventEnvelope {
         }
     }
 
-    /// Records that an insert of this envelope begins.
-    pub(crate) fn inserting(&self) {
-        if let IdUsed::OnceInserted(begun) = &self.0.id_used {
-            begun.store(true, Ordering::Relaxed);
+    /// Records that an insert of this envelope begins. Returns whether its id may exist in the database already.
+    pub(crate) fn inserting(&self) -> bool {
+        match &self.0.id_used {
+            IdUsed::Maybe => true,
+            IdUsed::OnceInserted(begun) => begun.swap(true, Ordering::Relaxed),
         }
     }
 

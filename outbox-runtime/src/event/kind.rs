@@ -8,6 +8,8 @@
 
 use std::fmt::{self, Write as _};
 
+use serde::de::DeserializeOwned;
+
 /// A domain event type: an enum whose variants are event types, or a struct that is one event type.
 ///
 /// Derive it with `#[derive(EventType)]`; a manual implementation is not supported. The values of the type are then
@@ -335,6 +337,16 @@ pub trait TiedToAggregate {
 pub trait PayloadOf<E>: Sized {
     /// Deserialises the payload from JSON text.
     fn decode(json: &str) -> serde_json::Result<Self>;
+}
+
+/// The marker of an event that a listener names by a string: every type that serde can deserialise is its payload.
+#[derive(Debug)]
+pub enum NamedByString {}
+
+impl<T: DeserializeOwned> PayloadOf<NamedByString> for T {
+    fn decode(json: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(json)
+    }
 }
 
 /// The marker of a variant that does not exist, which rustc has reported already.

@@ -3,8 +3,9 @@
 //! # Layout
 //! `kind` has the traits behind the derives. [`EventEnvelope`] is one event with its metadata, [`EnvelopeBuilder`]
 //! makes it, and [`IntoEnvelope`] is what can be written; [`EventId`], [`EventName`], [`Headers`] and [`Payload`] are
-//! its parts, each with its limits. [`Status`] is the state machine of a row.
+//! its parts, each with its limits. `recipient` says whose delivery a row is, [`Status`] is the state machine of a row.
 
+mod aggregate_key;
 mod builder;
 mod delay;
 mod envelope;
@@ -15,10 +16,12 @@ mod into_envelope;
 pub(crate) mod kind;
 mod name;
 mod payload;
+mod recipient;
 mod status;
 mod text;
 mod verdict;
 
+pub(crate) use aggregate_key::{AggregateKey, SEPARATOR};
 pub use builder::{Dynamic, EnvelopeBuilder, Typed, event};
 pub use delay::Delay;
 pub use envelope::EventEnvelope;
@@ -34,6 +37,10 @@ pub use name::{
     AggregateName, EventName, IntoAggregateName, MAX_AGGREGATE_NAME_BYTES, MAX_EVENT_NAME_BYTES,
 };
 pub use payload::{MAX_PAYLOAD_BYTES, Payload};
+pub use recipient::MAX_SUBSCRIPTION_NAME_BYTES;
+#[doc(hidden)]
+pub use recipient::Recipient;
+pub(crate) use recipient::check_subscription_name;
 pub use status::Status;
 
 pub use text::{MAX_AGGREGATE_ID_BYTES, MAX_TENANT_ID_BYTES};

@@ -6,6 +6,7 @@ use super::breaker::Breaker;
 use super::fairness::most_of;
 use super::load::LaneLoad;
 use super::row::Stage;
+use super::run::Run;
 use super::{InFlight, Lane, Phase, QueuedEvent, State};
 use crate::listener::ListenerId;
 
@@ -39,7 +40,7 @@ impl InFlight {
         let full = state.results.ready_or_sending() >= self.limits.results;
         // The next event in turn may wait for the renewer.
         let renewal_needed = !state.expiring.is_empty() || !state.quarantine.waiting.is_empty();
-        if full || renewal_needed || matches!(state.phase, Phase::Paused | Phase::Closed) {
+        if full || renewal_needed || !state.may_call() {
             return None;
         }
         let now = state.clock.now();
@@ -55,6 +56,11 @@ impl InFlight {
         let state = self.lock();
         let now = state.clock.now();
         state.listeners.iter().map(|listener| listener.breaker.is_halted(now)).collect()
+    }
+
+    /// Returns whether a row is in flight.
+    pub(crate) fn knows(&self, sequence: i64) -> bool {
+        self.lock().rows.contains_key(&sequence)
     }
 
     /// Returns the number of events in the queues.
@@ -135,7 +141,9 @@ impl State {
 
     fn all_waiting(&self) -> impl Iterator<Item = &QueuedEvent> {
         let parked = self.listeners.iter().flat_map(|listener| &listener.parked);
-        self.queue.events().chain(parked).chain(&self.expiring).chain(&self.quarantine.waiting)
+        let in_runs = self.runs.values().flat_map(Run::waiting);
+        let waiting = self.queue.events().chain(parked).chain(in_runs);
+        waiting.chain(&self.expiring).chain(&self.quarantine.waiting)
     }
 
     /// Returns the counters as they are kept.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::fairness::{Claiming, Portion, sooner};
-use super::{InFlight, Lane, Limits, Phase, State};
+use super::{InFlight, Lane, Limits, State};
 
 /// How much the poller may claim.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl InFlight {
         for (load, claiming) in state.listeners.iter_mut().zip(claiming) {
             load.claiming = claiming;
         }
-        if state.phase == Phase::Running {
+        if state.may_add() {
             state.short_of_capacity = short_of_capacity;
         }
         budget
@@ -77,7 +77,7 @@ impl InFlight {
 impl State {
     fn survey(&self, limits: &Limits) -> Survey {
         let now = self.clock.now();
-        if self.phase != Phase::Running {
+        if !self.may_add() {
             return Survey::default();
         }
         let Limits { cold, batch, .. } = *limits;

@@ -6,8 +6,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::quarantine::Suspicion;
 use super::row::Stage;
-use super::{BreakerChange, InFlight, Lane, Limits, Phase, QueuedEvent, State};
-use crate::event::Verdict;
+use super::run::Turn;
+use super::{BreakerChange, InFlight, Lane, Limits, QueuedEvent, State};
+use crate::event::{Verdict, VerdictKind};
 use crate::listener::ListenerId;
 
 impl InFlight {
@@ -27,11 +28,34 @@ impl InFlight {
         }
     }
 
+    /// Waits until an event may be ready to start, without taking it; `None` when `stop` is cancelled.
+    pub(crate) async fn ready(&self, stop: &CancellationToken) -> Option<()> {
+        loop {
+            let woken = self.work.notified();
+            tokio::pin!(woken);
+            woken.as_mut().enable();
+            if self.may_have_next() {
+                return Some(());
+            }
+            tokio::select! {
+                () = woken => {}
+                () = stop.cancelled() => return None,
+            }
+        }
+    }
+
+    fn may_have_next(&self) -> bool {
+        let state = self.lock();
+        !self.starts_nothing(&state) && (state.queue.has_events() || state.has_turn(&self.limits))
+    }
+
+    fn starts_nothing(&self, state: &State) -> bool {
+        !state.may_call() || state.results.len() >= self.limits.results
+    }
+
     pub(crate) fn try_next(&self) -> Option<QueuedEvent> {
         let mut state = self.lock();
-        if matches!(state.phase, Phase::Paused | Phase::Closed)
-            || state.results.len() >= self.limits.results
-        {
+        if self.starts_nothing(&state) {
             return None;
         }
         let before = (state.waiting_for_renewal(), state.results.ready());
@@ -74,7 +98,11 @@ impl InFlight {
         if let Some(row) = state.rows.get_mut(&event.sequence) {
             row.stage = Stage::Recording;
             let verdict = row.suspicion.adjust(verdict);
+            let (kind, aggregate) = (verdict.kind(), row.aggregate.clone());
             state.results.push(event.sequence, verdict, event.attempts);
+            if let Some(key) = aggregate {
+                state.run_verdict(&key, event.sequence, kind);
+            }
         }
         drop(state);
         self.wake_after_call();
@@ -85,18 +113,27 @@ impl InFlight {
     pub(crate) fn settled_in_tx(&self, event: &QueuedEvent) -> BreakerChange {
         let mut state = self.lock();
         let change = state.reached(event);
-        self.forget_call(state, event);
+        self.forget_call(state, event, VerdictKind::Done);
         change
     }
 
     /// A call ended, and it is unknown whether its transaction settled the row. If not, the event becomes
     /// available when its lease expires.
     pub(crate) fn leave_to_lease(&self, event: &QueuedEvent) {
-        self.forget_call(self.lock(), event);
+        self.forget_call(self.lock(), event, VerdictKind::Released);
     }
 
-    fn forget_call(&self, mut state: std::sync::MutexGuard<'_, State>, event: &QueuedEvent) {
+    fn forget_call(
+        &self,
+        mut state: std::sync::MutexGuard<'_, State>,
+        event: &QueuedEvent,
+        verdict: VerdictKind,
+    ) {
         state.call_ended(event);
+        let row = state.rows.get(&event.sequence);
+        if let Some(key) = row.and_then(|row| row.aggregate.clone()) {
+            state.run_verdict(&key, event.sequence, verdict);
+        }
         state.forget(event.sequence);
         let has_suspects = !state.quarantine.waiting.is_empty();
         drop(state);
@@ -140,6 +177,9 @@ impl InFlight {
     /// Wakes the poller, because there is capacity, and the renewer, because a suspect may be next.
     pub(super) fn wake_after_settling(&self, has_suspects: bool) {
         self.capacity.notify_one();
+        if self.limits.order.is_some() && self.has_continued() {
+            self.run_ended.notify_one();
+        }
         if has_suspects {
             self.leases.notify_one();
         }
@@ -164,18 +204,41 @@ impl State {
     /// Starts the next event that can, and sets aside those that cannot.
     fn start_next(&mut self, limits: &Limits) -> Option<QueuedEvent> {
         let now = self.clock.now();
+        if limits.in_sequence && self.waiting_for_renewal() > 0 {
+            return None;
+        }
         while let Some((event, origin)) = self.next_waiting(limits, now) {
             let Some(row) = self.rows.get(&event.sequence) else {
                 self.vacate(event.listener, event.lane);
                 continue;
             };
+            if let Some(key) = row.aggregate.clone() {
+                match self.turn_of(&key, event.sequence) {
+                    Turn::Start => {}
+                    Turn::Wait => {
+                        self.wait_in_run(&key, event);
+                        continue;
+                    }
+                    Turn::GiveBack => {
+                        self.give_back(event, Verdict::Released);
+                        continue;
+                    }
+                }
+            }
+            let Some(row) = self.rows.get(&event.sequence) else { continue };
             if row.suspicion == Suspicion::Suspect {
                 self.quarantine.waiting.push(event);
-                continue;
+                match limits.in_sequence {
+                    true => return None,
+                    false => continue,
+                }
             }
             if !limits.lease.may_start(row.lease_until, now) {
                 self.expiring.push(event);
-                continue;
+                match limits.in_sequence {
+                    true => return None,
+                    false => continue,
+                }
             }
             if let Some(id) = event.listener
                 && let Some(load) = self.listener(Some(id))
@@ -193,6 +256,9 @@ impl State {
             }
             if let Some(row) = self.rows.get_mut(&event.sequence) {
                 row.stage = Stage::Running { since: now, warned: false };
+                if let Some(key) = row.aggregate.clone() {
+                    self.run_started(&key, event.sequence);
+                }
             }
             self.running += 1;
             self.vacate(event.listener, event.lane);

@@ -11,7 +11,7 @@ use super::load::ListenerLoad;
 use super::{ClaimBudget, Lane, Limits, State};
 
 /// Returns the most that one listener may take of `all`: seven eighths, but at least one.
-pub(super) fn most_of(all: usize) -> usize {
+pub(crate) fn most_of(all: usize) -> usize {
     all.saturating_sub((all / 8).max(1)).max(all.min(1))
 }
 

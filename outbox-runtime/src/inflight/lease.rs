@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use super::InFlight;
 use super::quarantine::Suspicion;
 use super::row::{ClaimedRow, Stage};
+use super::{InFlight, State};
 use crate::event::{EventId, Verdict};
 use crate::listener::ListenerId;
 use crate::store::Renewal;
@@ -170,9 +170,18 @@ impl InFlight {
         let mut state = self.lock();
         let (now, lease) = (state.clock.now(), self.limits.lease);
         let mut late = HashSet::new();
-        for (sequence, row) in &mut state.rows {
+        let State { rows, runs, .. } = &mut *state;
+        // No other node could start a row that waits for one that is in flight here.
+        let waits = |sequence: i64, row: &ClaimedRow| {
+            let run = row.aggregate.as_ref().and_then(|key| runs.get(key));
+            run.is_some_and(|run| run.has_waiting(sequence))
+        };
+        for (sequence, row) in rows {
+            let waits = waits(*sequence, row);
             match &mut row.stage {
-                Stage::Queued if lease.is_overdue(row.since, now) => {
+                // No other node would take it, and it would lose its place.
+                Stage::Queued if self.limits.in_sequence => {}
+                Stage::Queued if !waits && lease.is_overdue(row.since, now) => {
                     late.insert(*sequence);
                 }
                 Stage::Running { since, warned: warned @ false }

@@ -21,6 +21,8 @@ pub(super) struct ListenerLoad {
     /// Events that wait until another call ends.
     pub(super) parked: VecDeque<QueuedEvent>,
     pub(super) breaker: Breaker,
+    /// Whether its subscription is paused.
+    pub(super) is_paused: bool,
     pub(super) claiming: Claiming,
 }
 
@@ -43,6 +45,7 @@ impl ListenerLoad {
             running: 0,
             parked: VecDeque::new(),
             breaker: Breaker::Closed,
+            is_paused: false,
             claiming: Claiming::Open,
         }
     }
@@ -72,6 +75,7 @@ impl ListenerLoad {
             Some(limit) => few.saturating_add(limit).saturating_sub(load.in_flight),
         };
         match (self.breaker, lane) {
+            _ if self.is_paused => 0,
             (breaker, _) if breaker.is_halted(now) => 0,
             (Breaker::Closed | Breaker::Probing { .. }, _) => by_limit,
             (Breaker::Open { .. }, Lane::Hot) => 1_usize.saturating_sub(load.queued),

@@ -6,9 +6,11 @@
 //! reserved for a row that does not exist yet, `queue` the hot and the cold queue, `call` which event starts
 //! next and what its end changes, `limit` how many calls of a listener may run, `breaker` a listener whose
 //! dependency is unreachable, `quarantine` events whose last owner was lost, `lease` when leases are renewed,
-//! `results` verdicts that wait to be written, `load` what is counted for each listener, `fairness` and
-//! `budget` how much the poller may claim.
+//! `results` verdicts that wait to be written, `run` the rows of one aggregate where events are ordered, `load` what is
+//! counted for each listener, `fairness` and `budget` how much the poller may claim, `activity` whether this node may
+//! deliver where one at a time does.
 
+mod activity;
 mod breaker;
 mod budget;
 mod call;
@@ -16,11 +18,13 @@ mod fairness;
 mod lease;
 mod limit;
 mod load;
+mod pause;
 mod permit;
 mod quarantine;
 mod queue;
 mod results;
 mod row;
+mod run;
 
 #[cfg(test)]
 mod audit;
@@ -29,6 +33,7 @@ mod tests;
 
 pub(crate) use breaker::BreakerChange;
 pub(crate) use budget::ClaimBudget;
+pub(crate) use fairness::most_of;
 pub(crate) use lease::LeaseTiming;
 pub(crate) use limit::ConcurrencyLimit;
 pub(crate) use permit::{NoPermit, Permit, Redeemed};
@@ -42,12 +47,16 @@ use std::time::Instant;
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
+use crate::event::AggregateKey;
 use crate::listener::ListenerId;
+use crate::ordering::OnDead;
+use activity::Activity;
 use load::ListenerLoad;
 use quarantine::Quarantine;
 use queue::Queue;
 use results::Results;
 use row::ClaimedRow;
+use run::{Continued, Run};
 
 /// How much may be in flight.
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +81,10 @@ pub(crate) struct Limits {
     pub(crate) suspects: usize,
     /// Calls that may hold a transaction of the application's pool at once.
     pub(crate) transactions: usize,
+    /// Whether the events of an aggregate start one by one, and what a dead one does to the others.
+    pub(crate) order: Option<OnDead>,
+    /// Whether events are delivered one at a time, by their sequence.
+    pub(crate) in_sequence: bool,
 }
 
 /// The life cycle of a node.
@@ -99,12 +112,15 @@ pub(crate) struct InFlight {
     leases: Notify,
     /// Wakes those that wait until nothing is in flight.
     settled: Notify,
+    /// Wakes the poller: an aggregate may have more rows.
+    run_ended: Notify,
 }
 
 #[derive(Debug)]
 struct State {
     clock: Clock,
     phase: Phase,
+    activity: Activity,
     queue: Queue,
     /// The load of each listener, by [`ListenerId`].
     listeners: Vec<ListenerLoad>,
@@ -123,6 +139,11 @@ struct State {
     /// Events whose lease is too short to start them.
     expiring: Vec<QueuedEvent>,
     quarantine: Quarantine,
+    order: Option<OnDead>,
+    runs: HashMap<AggregateKey, Run>,
+    continued: Continued,
+    /// Whether a row was given back, or left behind by another node, since the order of the table was restored.
+    out_of_order: bool,
 }
 
 impl InFlight {
@@ -134,11 +155,13 @@ impl InFlight {
             state: Mutex::new(State {
                 clock,
                 phase: Phase::Running,
+                activity: Activity::Always,
                 queue: Queue::default(),
                 listeners,
                 turns: VecDeque::new(),
                 parked_first: false,
                 short_of_capacity: None,
+                out_of_order: false,
                 rows: HashMap::new(),
                 bytes: 0,
                 running: 0,
@@ -146,12 +169,16 @@ impl InFlight {
                 results: Results::default(),
                 expiring: Vec::new(),
                 quarantine: Quarantine::default(),
+                order: limits.order,
+                runs: HashMap::new(),
+                continued: Continued::default(),
             }),
             work: Notify::new(),
             results: Notify::new(),
             capacity: Notify::new(),
             leases: Notify::new(),
             settled: Notify::new(),
+            run_ended: Notify::new(),
         }
     }
 
@@ -173,6 +200,11 @@ impl InFlight {
     pub(crate) fn depths(&self) -> (usize, usize) {
         let state = self.lock();
         (state.queue.used(Lane::Hot), state.queue.used(Lane::Cold))
+    }
+
+    /// Returns the number of calls that run.
+    pub(crate) fn running(&self) -> usize {
+        self.lock().running
     }
 
     /// Returns the number of rows in flight. Permits of open transactions do not count.
@@ -259,6 +291,9 @@ impl State {
             let (out, kept) = std::mem::take(parked).into_iter().partition(&matches);
             *parked = kept;
             taken.extend::<VecDeque<QueuedEvent>>(out);
+        }
+        for run in self.runs.values_mut() {
+            taken.extend(run.extract(&matches));
         }
         for waiting in [&mut self.expiring, &mut self.quarantine.waiting] {
             taken.extend(waiting.extract_if(.., |event| matches(event)));

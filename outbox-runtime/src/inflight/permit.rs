@@ -23,7 +23,7 @@ pub(crate) struct Permit {
 pub(crate) enum NoPermit {
     /// The queue, the listener's portion of it, or the memory budget is used up.
     Full,
-    /// The circuit breaker of the listener is open or being probed, or the node is not running.
+    /// The circuit breaker of the listener is open or being probed, or the node is not running or stands by.
     NotAccepting,
 }
 
@@ -46,7 +46,7 @@ impl InFlight {
         permits: usize,
     ) -> Result<Permit, NoPermit> {
         let mut state = self.lock();
-        if state.phase != Phase::Running {
+        if !state.may_add() {
             return Err(NoPermit::NotAccepting);
         }
         if permits >= self.limits.hot_per_transaction
@@ -58,7 +58,7 @@ impl InFlight {
         let anchor = state.clock.now();
         if let Some(load) = state.listener(listener) {
             let is_full = load.capacity(Lane::Hot, self.limits.hot, anchor) == 0;
-            if is_full && load.breaker != Breaker::Closed {
+            if is_full && (load.is_paused || load.breaker != Breaker::Closed) {
                 return Err(NoPermit::NotAccepting);
             }
             if is_full || !state.has_hot_place_for(load, bytes, &self.limits) {
@@ -95,7 +95,7 @@ impl Permit {
         let row = ClaimedRow::hot(&envelope, self.listener, lease_until, state.clock.now());
         state.rows.insert(sequence, ClaimedRow { bytes: self.bytes, ..row });
         let event = QueuedEvent::hot(sequence, envelope, self.listener);
-        if state.phase == Phase::Paused {
+        if !state.may_call() || state.is_paused(self.listener) {
             state.give_back(event, Verdict::Released);
             drop(state);
             inflight.results.notify_one();

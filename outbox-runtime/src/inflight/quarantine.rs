@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use super::row::ClaimedRow;
-use super::{InFlight, Phase, QueuedEvent, State};
+use super::{InFlight, QueuedEvent, State};
 use crate::event::Verdict;
 use crate::store::Claim;
 
@@ -64,7 +64,7 @@ impl State {
     /// Returns the suspects that may be tried now, at most `most` at once.
     pub(super) fn next_suspects(&self, most: usize) -> Vec<i64> {
         let waiting = &self.quarantine.waiting;
-        if waiting.is_empty() || matches!(self.phase, Phase::Paused | Phase::Closed) {
+        if waiting.is_empty() || !self.may_call() {
             return Vec::new();
         }
         let tried: Vec<&ClaimedRow> =

@@ -38,7 +38,7 @@ struct PendingVerdict {
 impl PendingVerdict {
     /// A verdict that was sent, and may have been applied although the answer was lost.
     fn sent(settlement: Settlement) -> Self {
-        let Settlement { sequence, token, verdict } = settlement;
+        let Settlement { sequence, token, verdict, .. } = settlement;
         Self { sequence, verdict, attempts_before: 0, sent: Some(token) }
     }
 }
@@ -186,13 +186,12 @@ impl InFlight {
             .into_iter()
             .filter_map(|PendingVerdict { sequence, verdict, attempts_before, sent }| {
                 let row = state.rows.get(&sequence)?;
-                Some(match sent {
-                    Some(token) => Settlement { sequence, token, verdict },
-                    None => {
-                        let verdict = recounted(verdict, attempts_before, row.attempts);
-                        Settlement { sequence, token: row.token, verdict }
-                    }
-                })
+                let (token, verdict) = match sent {
+                    Some(token) => (token, verdict),
+                    None => (row.token, recounted(verdict, attempts_before, row.attempts)),
+                };
+                let history = row.history.clone().filter(|_| verdict.error().is_some());
+                Some(Settlement { sequence, token, verdict, history })
             })
             .collect();
         state.results.sending += batch.len();
@@ -246,7 +245,7 @@ impl InFlight {
 impl State {
     /// Lets a settled row go, unless it was claimed again under a newer token. Returns whether it was let go.
     fn conclude(&mut self, settlement: Settlement, is_stale: bool) -> bool {
-        let Settlement { sequence, token, verdict } = settlement;
+        let Settlement { sequence, token, verdict, .. } = settlement;
         let Some(row) = self.rows.get_mut(&sequence) else { return false };
         let (attempts, lease_until) = (row.attempts, row.lease_until);
         // A verdict under the token of the last claim has dealt with that claim.

@@ -11,8 +11,8 @@ use std::collections::{HashMap, HashSet, hash_map};
 use std::time::Instant;
 
 use super::quarantine::Suspicion;
-use super::{InFlight, Lane, Phase, QueuedEvent, State};
-use crate::event::{EventEnvelope, EventId, Verdict};
+use super::{InFlight, Lane, QueuedEvent, State};
+use crate::event::{AggregateKey, EventEnvelope, EventId, Verdict, VerdictKind};
 use crate::listener::ListenerId;
 use crate::store::Claim;
 
@@ -30,11 +30,15 @@ pub(super) struct ClaimedRow {
     pub(super) suspicion: Suspicion,
     /// The number of failed attempts, as the row says.
     pub(super) attempts: u32,
+    /// The failures of these attempts, as the row says.
+    pub(super) history: Option<Box<str>>,
     /// How often it was started after its owner was lost, as the row says.
     pub(super) takeovers: u32,
     pub(super) bytes: usize,
     pub(super) listener: Option<ListenerId>,
     pub(super) lane: Lane,
+    /// Its aggregate, if events are ordered and it has one.
+    pub(super) aggregate: Option<AggregateKey>,
     /// Present if the row was claimed again while its last verdict was being recorded.
     pub(super) reclaimed: Option<Reclaimed>,
 }
@@ -70,10 +74,12 @@ impl ClaimedRow {
             stage: Stage::Queued,
             suspicion: if row.is_suspect() { Suspicion::Suspect } else { Suspicion::None },
             attempts: row.attempts,
+            history: row.history.clone(),
             takeovers: row.takeovers,
             bytes: row.envelope.bytes(),
             listener,
             lane: Lane::Cold,
+            aggregate: None,
             reclaimed: None,
         }
     }
@@ -93,10 +99,12 @@ impl ClaimedRow {
             stage: Stage::Queued,
             suspicion: Suspicion::None,
             attempts: 0,
+            history: None,
             takeovers: 0,
             bytes: envelope.bytes(),
             listener,
             lane: Lane::Hot,
+            aggregate: None,
             reclaimed: None,
         }
     }
@@ -111,10 +119,12 @@ impl ClaimedRow {
             stage: Stage::Recording,
             suspicion: Suspicion::None,
             attempts,
+            history: None,
             takeovers: 0,
             bytes: 0,
             listener: None,
             lane: Lane::Cold,
+            aggregate: None,
             reclaimed: None,
         }
     }
@@ -122,6 +132,7 @@ impl ClaimedRow {
     /// The row was claimed again: takes over the numbers that it has now.
     fn refresh(&mut self, row: &Claim) {
         self.attempts = row.attempts;
+        self.history.clone_from(&row.history);
         self.takeovers = row.takeovers;
     }
 
@@ -168,9 +179,13 @@ impl InFlight {
             stage: Stage::Running { since: now, warned: false },
             // The caller has recorded the start of suspects.
             suspicion: if row.is_suspect() { Suspicion::StartRecorded } else { Suspicion::None },
+            aggregate: state.aggregate_of(&row),
             ..ClaimedRow::cold(&row, None, lease_until, now)
         };
         state.bytes += claimed.bytes;
+        if let Some(key) = claimed.aggregate.clone() {
+            state.join_run_started(key, sequence);
+        }
         state.rows.insert(sequence, claimed);
         state.running += 1;
         Some(QueuedEvent::cold(row, None, None))
@@ -189,9 +204,22 @@ impl InFlight {
     /// Takes in a claimed row whose verdict is known without a call. A row that is in flight already continues
     /// under its new token. `anchor` is when the claim was sent.
     pub(crate) fn settle(&self, sequence: i64, token: i64, verdict: Verdict, anchor: Instant) {
+        self.settle_in_run(None, sequence, token, verdict, anchor);
+    }
+
+    /// Like [`settle`](Self::settle), for a row of an aggregate, which may have more rows afterwards.
+    pub(crate) fn settle_in_run(
+        &self,
+        aggregate: Option<AggregateKey>,
+        sequence: i64,
+        token: i64,
+        verdict: Verdict,
+        anchor: Instant,
+    ) {
         let mut state = self.lock();
         let (now, lease_until) = (state.clock.now(), self.limits.lease.until(anchor));
         let attempts = verdict.attempts().unwrap_or_default();
+        state.out_of_order |= verdict.kind() == VerdictKind::Released;
         let waiting = state.take_waiting(sequence);
         match state.rows.entry(sequence) {
             hash_map::Entry::Occupied(mut ours) => {
@@ -207,12 +235,26 @@ impl InFlight {
                 }
             }
             hash_map::Entry::Vacant(place) => {
-                place.insert(ClaimedRow::settled(token, attempts, lease_until, now));
+                let row = place.insert(ClaimedRow::settled(token, attempts, lease_until, now));
+                row.aggregate.clone_from(&aggregate);
+                if let Some(key) = aggregate {
+                    state.join_run_settled(key, sequence, verdict.kind());
+                }
                 state.results.push(sequence, verdict, attempts);
             }
         }
         drop(state);
         self.results.notify_one();
+    }
+
+    /// Returns whether rows that were claimed before may be due behind rows that were written later, and forgets it.
+    pub(crate) fn take_out_of_order(&self) -> bool {
+        std::mem::take(&mut self.lock().out_of_order)
+    }
+
+    /// The order of such rows could not be restored.
+    pub(crate) fn still_out_of_order(&self) {
+        self.lock().out_of_order = true;
     }
 
     /// Gives back every event that has not started.
@@ -243,6 +285,9 @@ impl State {
             self.vacate(event.listener, event.lane);
             if let Some(row) = self.rows.remove(&event.sequence) {
                 self.free(row.listener, row.lane, row.bytes);
+                if let Some(key) = &row.aggregate {
+                    self.withdraw_from_run(key, event.sequence);
+                }
             }
         }
         orders
@@ -265,13 +310,24 @@ impl State {
         order: Option<u64>,
     ) {
         let sequence = row.sequence;
+        let aggregate = self.aggregate_of(&row);
         if let Some(known) = self.rows.get_mut(&sequence) {
+            // It was given back or settled without having been in a run: those behind it must wait.
+            if let (Stage::Recording, Some(key)) = (known.stage, &aggregate) {
+                known.aggregate = Some(key.clone());
+                self.runs.entry(key.clone()).or_default().stop_at(sequence);
+            }
             known.refresh(&row);
             let token = row.token;
-            known.adopt(token, lease_until, || Reclaimed::Deliver(Box::new(row), listener));
+            known.adopt(token, lease_until, || match aggregate {
+                None => Reclaimed::Deliver(Box::new(row), listener),
+                // Those before it may have been left to their leases by then, so it is claimed anew.
+                Some(_) => Reclaimed::Settle(Verdict::Released),
+            });
             return;
         }
-        let claimed = ClaimedRow::cold(&row, listener, lease_until, self.clock.now());
+        let mut claimed = ClaimedRow::cold(&row, listener, lease_until, self.clock.now());
+        claimed.aggregate = aggregate.clone();
         let bytes = claimed.bytes;
         self.bytes += bytes;
         self.rows.insert(sequence, claimed);
@@ -281,17 +337,37 @@ impl State {
         }
         self.occupy(listener, Lane::Cold);
         let event = QueuedEvent::cold(row, listener, order);
-        match self.phase {
-            Phase::Running | Phase::Draining if order.is_some() => self.queue.push_ready(event),
-            Phase::Running | Phase::Draining => self.queue.push(event),
-            // It was claimed while the node was being paused or closed.
-            Phase::Paused | Phase::Closed => self.give_back(event, Verdict::Released),
+        match (aggregate, order) {
+            // It was claimed while the node or the subscription was being paused, or the node was closed or lost the
+            // right to deliver.
+            _ if !self.may_call() || self.is_paused(listener) => {
+                self.give_back(event, Verdict::Released)
+            }
+            (Some(key), _) => self.join_run(key, event),
+            (None, Some(_)) => self.queue.push_ready(event),
+            (None, None) => self.queue.push(event),
+        }
+    }
+
+    /// Returns the aggregate of an event, if events are ordered.
+    fn aggregate_of(&self, row: &Claim) -> Option<AggregateKey> {
+        self.order.and_then(|_| AggregateKey::of(&row.envelope, &row.recipient))
+    }
+
+    /// Gives an event that has not started back to the table, with those of its aggregate that come after it.
+    pub(super) fn give_back(&mut self, event: QueuedEvent, verdict: Verdict) {
+        let (sequence, kind) = (event.sequence, verdict.kind());
+        let aggregate = self.rows.get(&sequence).and_then(|row| row.aggregate.clone());
+        self.give_back_alone(event, verdict);
+        if let Some(key) = aggregate {
+            self.run_verdict(&key, sequence, kind);
         }
     }
 
     /// Gives an event that has not started back to the table.
-    pub(super) fn give_back(&mut self, event: QueuedEvent, verdict: Verdict) {
+    pub(super) fn give_back_alone(&mut self, event: QueuedEvent, verdict: Verdict) {
         self.vacate(event.listener, event.lane);
+        self.out_of_order = true;
         if let Some(row) = self.rows.get_mut(&event.sequence) {
             row.stage = Stage::Recording;
             let (attempts, verdict) = (row.attempts, row.suspicion.adjust(verdict));
@@ -303,6 +379,9 @@ impl State {
     pub(super) fn forget(&mut self, sequence: i64) {
         if let Some(row) = self.rows.remove(&sequence) {
             self.free(row.listener, row.lane, row.bytes);
+            if let Some(key) = &row.aggregate {
+                self.leave_run(key, sequence);
+            }
             let now = self.clock.now();
             // A row that was never meant for a listener may have been the probe of any.
             let listeners = match row.listener {

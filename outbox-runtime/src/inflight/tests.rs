@@ -1,5 +1,6 @@
 //! Tests of the events in flight through the methods that other modules use.
 
+mod activity;
 mod breaker;
 mod fairness;
 mod reclaimed;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::event::{EventEnvelope, Status, Verdict};
+use crate::event::{EventEnvelope, Recipient, Status, Verdict};
 use crate::store::{Claim, Renewal, Settlement};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -25,6 +26,8 @@ const LIMITS: Limits = Limits {
     lease: LeaseTiming::new(LEASE),
     suspects: 2,
     transactions: 1,
+    order: None,
+    in_sequence: false,
 };
 
 /// Returns an empty `InFlight` with a listener for each limit.
@@ -58,7 +61,9 @@ fn envelope(bytes: usize) -> EventEnvelope {
 
 fn row(sequence: i64, token: i64) -> Claim {
     let (attempts, taken_over, takeovers, status) = (0, false, 0, Status::New);
-    Claim { sequence, token, attempts, taken_over, takeovers, status, envelope: envelope(10) }
+    let (history, recipient) = (None, Recipient::Unnamed);
+    let envelope = envelope(10);
+    Claim { sequence, token, attempts, taken_over, takeovers, status, history, recipient, envelope }
 }
 
 /// Returns a row whose last owner was lost, and which was started `takeovers` times since.

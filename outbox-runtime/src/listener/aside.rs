@@ -39,11 +39,13 @@ impl Listeners {
     pub(super) fn leave_aside_others(self, database: TxDatabase) -> Self {
         // An event whose listener is left aside still has one.
         let no_listener = Arc::clone(self.no_listener());
+        let recipients = Arc::clone(self.recipients());
         let (listeners, others) =
             self.into_vec().into_iter().partition(|listener| listener.can_run_on(database));
         // Duplicates were found before.
         let mut listeners = Self::new(listeners, &mut Vec::new());
         listeners.no_listener = no_listener;
+        listeners.recipients = recipients;
         listeners.aside = Some(Aside { listeners: others, database });
         listeners
     }

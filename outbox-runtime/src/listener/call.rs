@@ -3,10 +3,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::entry::{EntryCall, ListenerEntry};
-use super::extract::{Need, States};
+use super::extract::States;
+use super::forward::{ForwardFilter, TypePattern};
 use super::in_tx::{AnyTx, ListenerTx, TxDatabase, missing_transaction};
 use super::outcome::BoxFuture;
-use super::{Delivery, IntoOutcome, ListenerOptions, Outcome, Place, RegistryFault, Result};
+use super::{Delivery, IntoOutcome, ListenerOptions, Needs, Outcome, Place, RegistryFault, Result};
 use crate::event::{AggregateName, EventEnvelope, EventName};
 
 /// The function behind a listener.
@@ -49,12 +50,23 @@ pub struct Listener {
     name: Cow<'static, str>,
     log_name: String,
     place: Place,
-    aggregates: Vec<String>,
-    events: Vec<String>,
+    subscription: Cow<'static, str>,
+    events: Events,
     options: ListenerOptions,
-    needs: Vec<Need>,
+    needs: Needs,
     states: Arc<States>,
     call: Call,
+}
+
+/// The events that a listener handles.
+#[derive(Debug)]
+enum Events {
+    /// Every pair of these names.
+    Named {
+        aggregates: Vec<String>,
+        events: Vec<String>,
+    },
+    Forwarded(ForwardFilter),
 }
 
 impl Listener {
@@ -64,10 +76,13 @@ impl Listener {
             log_name: name.clone(),
             name: name.into(),
             place: entry.place,
-            aggregates: names(entry.aggregate.name, entry.aggregate.aliases),
-            events: names(entry.event.name, entry.event.aliases),
+            subscription: entry.subscription.into(),
+            events: Events::Named {
+                aggregates: names(entry.aggregate.name, entry.aggregate.aliases),
+                events: names(entry.event.name, entry.event.aliases),
+            },
             options: entry.options,
-            needs: entry.needs.iter().filter_map(|need| need()).collect(),
+            needs: entry.needs.iter().fold(Needs::none(), |all, needs| all.and(needs())),
             states: Arc::default(),
             call: match entry.call {
                 EntryCall::Plain(call) => Call::Plain(Box::new(call)),
@@ -87,11 +102,23 @@ impl Listener {
         F: Fn(Delivery) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoOutcome> + Send + 'static,
     {
-        let call = Call::Plain(Box::new(move |delivery| {
-            let answer = listener(delivery.clone());
-            Box::pin(async move { answer.await.into_outcome() })
-        }));
-        Self::from_call(place, aggregate, event, options, call)
+        let name = options.name.unwrap_or_default();
+        Self::from_call(place, name.into(), named(aggregate, event), options, plain(listener))
+    }
+
+    pub(super) fn forwarding<F, Fut>(
+        place: Place,
+        name: String,
+        filter: ForwardFilter,
+        options: ListenerOptions,
+        listener: F,
+    ) -> Self
+    where
+        F: Fn(Delivery) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        let events = Events::Forwarded(filter);
+        Self::from_call(place, name.into(), events, options, plain(listener))
     }
 
     pub(super) fn from_closure_in_tx<T, F>(
@@ -110,32 +137,36 @@ impl Listener {
             Ok(tx) => listener(delivery.clone(), tx),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         });
-        Self::from_call(place, aggregate, event, options, Call::InTx(T::database(), call))
+        let (name, call) = (options.name.unwrap_or_default(), Call::InTx(T::database(), call));
+        Self::from_call(place, name.into(), named(aggregate, event), options, call)
     }
 
     fn from_call(
         place: Place,
-        aggregate: &AggregateName,
-        event: &EventName,
+        subscription: Cow<'static, str>,
+        events: Events,
         options: ListenerOptions,
         call: Call,
     ) -> Self {
-        let name = "a manually registered listener";
+        let name = match &events {
+            Events::Named { .. } => "a manually registered listener",
+            Events::Forwarded(_) => "a forward",
+        };
         Self {
             name: Cow::Borrowed(name),
             log_name: format!("{name} ({place})"),
             place,
-            aggregates: names(aggregate.as_str(), &[]),
-            events: names(event.as_str(), &[]),
+            subscription,
+            events,
             options,
-            needs: Vec::new(),
+            needs: Needs::none(),
             states: Arc::default(),
             call,
         }
     }
 
-    /// Returns the listener's name in messages: the path of its function in backticks, or `a manually registered
-    /// listener`.
+    /// Returns the listener's name in messages: the path of its function in backticks, `a manually registered
+    /// listener` or `a forward`. The name of its subscription is [`subscription`](Self::subscription).
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -151,16 +182,45 @@ impl Listener {
         self.place
     }
 
+    /// Returns the name of its subscription; empty for the unnamed listener of its events.
+    pub fn subscription(&self) -> &str {
+        &self.subscription
+    }
+
     /// Returns the listener's own options; unset ones are taken from the outbox's configuration.
     pub fn options(&self) -> &ListenerOptions {
         &self.options
     }
 
-    /// Returns every pair of aggregate type and event type that the listener handles, aliases included.
+    /// Returns every pair of aggregate type and event type that the listener handles, aliases included. Of a forward,
+    /// those that its filter names; it may handle any number of others.
     pub fn keys(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.aggregates.iter().flat_map(|aggregate| {
-            self.events.iter().map(move |event| (aggregate.as_str(), event.as_str()))
-        })
+        let (aggregates, events, patterns): (&[String], &[String], &[TypePattern]) =
+            match &self.events {
+                Events::Named { aggregates, events } => (aggregates, events, &[]),
+                Events::Forwarded(filter) => (&[], &[], filter.patterns()),
+            };
+        let named = aggregates.iter().flat_map(move |aggregate| {
+            events.iter().map(move |event| (aggregate.as_str(), event.as_str()))
+        });
+        let single =
+            patterns.iter().filter(|one| !one.aggregate.is_empty() && !one.event.is_empty());
+        named.chain(single.map(|one| (one.aggregate.as_str(), one.event.as_str())))
+    }
+
+    /// Returns whether it is a forward, which receives the events of many types.
+    pub(crate) fn is_forward(&self) -> bool {
+        matches!(self.events, Events::Forwarded(_))
+    }
+
+    /// Returns the types of its events.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = TypePattern> {
+        let forwarded = match &self.events {
+            Events::Named { .. } => &[],
+            Events::Forwarded(filter) => filter.patterns(),
+        };
+        let keys = self.keys().filter(|_| !self.is_forward());
+        keys.map(|(aggregate, event)| TypePattern::new(aggregate, event)).chain(forwarded.to_vec())
     }
 
     /// Returns the database of the transaction that the listener asks for with `&mut Tx<..>`, or `None` if it asks for
@@ -230,8 +290,15 @@ impl Listener {
 
     /// Returns whether the listener handles an event type, of one aggregate type or of any.
     pub(super) fn handles(&self, aggregate: Option<&str>, event: &str) -> bool {
-        aggregate.is_none_or(|name| self.aggregates.iter().any(|own| own == name))
-            && self.events.iter().any(|own| own == event)
+        match &self.events {
+            Events::Named { aggregates, events } => {
+                aggregate.is_none_or(|name| aggregates.iter().any(|own| own == name))
+                    && events.iter().any(|own| own == event)
+            }
+            Events::Forwarded(filter) => {
+                aggregate.is_some_and(|aggregate| filter.matches(aggregate, event))
+            }
+        }
     }
 
     /// Returns the fault that this listener handles the same event as `first`.
@@ -239,6 +306,7 @@ impl Listener {
         RegistryFault::Duplicate {
             aggregate: aggregate.to_owned(),
             event: event.to_owned(),
+            subscription: self.subscription.to_string(),
             first: first.name.to_string(),
             first_place: first.place,
             second: self.name.to_string(),
@@ -252,11 +320,27 @@ impl fmt::Debug for Listener {
         f.debug_struct("Listener")
             .field("name", &self.name)
             .field("place", &self.place)
-            .field("aggregates", &self.aggregates)
+            .field("subscription", &self.subscription)
             .field("events", &self.events)
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
+}
+
+fn plain<F, Fut>(listener: F) -> Call
+where
+    F: Fn(Delivery) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output: IntoOutcome> + Send + 'static,
+{
+    Call::Plain(Box::new(move |delivery| {
+        let answer = listener(delivery.clone());
+        Box::pin(async move { answer.await.into_outcome() })
+    }))
+}
+
+fn named(aggregate: &AggregateName, event: &EventName) -> Events {
+    let (aggregates, events) = (names(aggregate.as_str(), &[]), names(event.as_str(), &[]));
+    Events::Named { aggregates, events }
 }
 
 fn names(name: &str, aliases: &[&str]) -> Vec<String> {

@@ -12,8 +12,8 @@ use crate::event::kind::PayloadOf;
 ///
 /// A manually registered listener receives it as its argument
 /// ([`ListenerRegistry::register`](super::ListenerRegistry::register)) and takes from it what it needs. A `#[listener]`
-/// function receives its parts as typed arguments instead: the payload, [`State`], [`Meta`](super::Meta) and
-/// [`EventEnvelope`]. Cloning it copies two pointers.
+/// function receives its parts as typed arguments instead: the payload, [`State`], [`Meta`](super::Meta),
+/// [`EventEnvelope`] and other extractors ([`FromDelivery`](super::FromDelivery)). Cloning it copies two pointers.
 ///
 /// # Examples
 ///
@@ -81,7 +81,7 @@ impl Delivery {
     /// Returns [`ListenerErrorKind::MissingState`] if no value of this type was given with
     /// [`Builder::state`](crate::Builder::state) or [`ListenerRegistry::state`](super::ListenerRegistry::state). The
     /// start of an outbox cannot check this, as it does for `#[listener]` functions, because the registry does not know
-    /// what a closure asks for.
+    /// what a closure asks for. An extractor declares it with [`FromDelivery::needs`](super::FromDelivery::needs).
     pub fn state<T: Send + Sync + 'static>(&self) -> Result<State<T>> {
         self.states.get().ok_or_else(|| {
             let text = format!("no `State<{}>` was given", type_name::<T>());
@@ -105,27 +105,7 @@ impl Delivery {
     }
 }
 
-/// Decodes the payload of a typed event into one of the types that its listener may take.
+/// Decodes the payload of an event into one of the types that its listener may take.
 pub fn payload_of<E, T: PayloadOf<E>>(delivery: &Delivery) -> Result<T> {
     delivery.decoded(T::decode(delivery.envelope.payload().as_str()))
-}
-
-/// A type in which a listener may take the payload of an event that it names by a string.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be a payload",
-    label = "needs `Deserialize`",
-    note = "the payload of an event that is given as a string is read with serde: derive \
-            `serde::Deserialize`, or turn on the `serde` feature of the crate it comes from; \
-            application state is asked for with `State<T>`"
-)]
-pub trait AnyPayload: Sized {
-    /// Deserialises the payload.
-    fn from_payload(delivery: &Delivery) -> Result<Self>;
-}
-
-#[diagnostic::do_not_recommend]
-impl<T: DeserializeOwned> AnyPayload for T {
-    fn from_payload(delivery: &Delivery) -> Result<Self> {
-        delivery.payload()
-    }
 }

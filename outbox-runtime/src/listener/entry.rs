@@ -3,10 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::extract::Need;
 use super::in_tx::{AnyTx, TxDatabase};
 use super::outcome::BoxFuture;
-use super::{Delivery, Outcome, Result};
+use super::{Delivery, Needs, Outcome, Result};
 use crate::event::kind::{AggregateInfo, EventInfo};
 
 /// A place in the source code, where a listener is declared or registered, or an event type declared.
@@ -63,6 +62,8 @@ pub struct ListenerOptions {
     pub timeout: Option<Timeout>,
     /// The maximum number of calls that run at once in one process.
     pub concurrency: Option<u32>,
+    /// The name of the subscription; `None` for the unnamed listener of an event.
+    pub name: Option<&'static str>,
 }
 
 impl ListenerOptions {
@@ -74,7 +75,17 @@ impl ListenerOptions {
             retry_max: None,
             timeout: None,
             concurrency: None,
+            name: None,
         }
+    }
+
+    /// Names the listener: it is a subscription, with a row, attempts and dead letters of its own for each event. Any
+    /// number of listeners with different names can handle an event, beside one without a name.
+    ///
+    /// The name is stored in the table, so choose one that lasts: at most 64 bytes of `a-z`, `0-9`, `_`, `.` and `-`.
+    #[must_use]
+    pub const fn name(self, name: &'static str) -> Self {
+        Self { name: Some(name), ..self }
     }
 
     /// Sets the number of failed attempts after which an event becomes a dead letter; 1 means that it is never retried.
@@ -145,14 +156,16 @@ pub struct ListenerEntry {
     pub place: Place,
     /// The outboxes it serves; none means the unnamed one.
     pub outboxes: &'static [&'static str],
+    /// The name of its subscription; empty for the unnamed listener of an event.
+    pub subscription: &'static str,
     /// The aggregate type of its events.
     pub aggregate: AggregateInfo,
     /// The event type that it handles.
     pub event: EventInfo,
     /// The listener's own options.
     pub options: ListenerOptions,
-    /// The states that must have been given before the first call.
-    pub needs: &'static [fn() -> Option<Need>],
+    /// The states that its arguments need before the first call.
+    pub needs: &'static [fn() -> Needs],
     /// Decodes the payload, extracts the arguments and runs the function.
     pub call: EntryCall,
 }

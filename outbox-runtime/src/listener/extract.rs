@@ -1,13 +1,14 @@
-//! The arguments that a listener may ask for in addition to the payload.
+//! The extractors of this crate, and the application's states.
 
-use std::any::{Any, TypeId, type_name};
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::{Delivery, Result};
+use super::from_delivery::Need;
+use super::{Delivery, FromDelivery, Needs, Result};
 use crate::event::{EventEnvelope, EventId, Headers};
 
 /// Application state for listeners, such as a mailer, an HTTP client or a pool.
@@ -225,49 +226,26 @@ impl Meta {
     }
 }
 
-/// A type that a listener may ask for in addition to the payload.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not something a listener can ask for",
-    label = "known are `State<T>`, `Meta` and `EventEnvelope`",
-    note = "if this is the payload, import it under another name: `use {Self} as ..;`"
-)]
-pub trait FromDelivery: Sized {
-    /// Returns the state that must have been given before the first delivery, if there is one.
-    fn need() -> Option<Need> {
-        None
-    }
-
-    /// Extracts the argument from a delivery.
-    fn from_delivery(delivery: &Delivery) -> Result<Self>;
-}
-
 impl<T: Send + Sync + 'static> FromDelivery for State<T> {
-    fn need() -> Option<Need> {
-        Some(Need { id: TypeId::of::<T>(), type_name: type_name::<T>() })
+    fn needs() -> Needs {
+        Needs::state::<T>()
     }
 
-    fn from_delivery(delivery: &Delivery) -> Result<Self> {
+    async fn from_delivery(delivery: &Delivery) -> Result<Self> {
         delivery.state()
     }
 }
 
 impl FromDelivery for Meta {
-    fn from_delivery(delivery: &Delivery) -> Result<Self> {
+    async fn from_delivery(delivery: &Delivery) -> Result<Self> {
         Ok(Self::new(delivery.envelope().clone(), delivery.attempts()))
     }
 }
 
 impl FromDelivery for EventEnvelope {
-    fn from_delivery(delivery: &Delivery) -> Result<Self> {
+    async fn from_delivery(delivery: &Delivery) -> Result<Self> {
         Ok(delivery.envelope().clone())
     }
-}
-
-/// A state that a listener asks for.
-#[derive(Debug, Clone, Copy)]
-pub struct Need {
-    pub(super) id: TypeId,
-    pub(super) type_name: &'static str,
 }
 
 /// The application's states, by type.

@@ -60,17 +60,20 @@ impl std::error::Error for RegistryError {}
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RegistryFault {
-    /// Two listeners handle the same event. There is at most one for each pair of aggregate type and event type; for
-    /// fan-out see [`ListenerRegistry`](super::ListenerRegistry#fan-out).
+    /// Two listeners handle the same event and have the same name, or none. There is at most one unnamed listener for
+    /// each pair of aggregate type and event type, and one of each name: see
+    /// [`ListenerRegistry`](super::ListenerRegistry#several-listeners-for-an-event).
     #[error(
-        "two listeners for event `{event}` of aggregate `{aggregate}`: {first} ({first_place}) and \
-         {second} ({second_place}); keep one of them"
+        "two listeners{} for event `{event}` of aggregate `{aggregate}`: {first} ({first_place}) and \
+         {second} ({second_place}); {}", called(.subscription), separate(.subscription)
     )]
     Duplicate {
         /// The aggregate type that both name.
         aggregate: String,
         /// The event type that both name, which may be an alias for one of the listeners.
         event: String,
+        /// The name that both have; empty if they have none.
+        subscription: String,
         /// The first of the two listeners, as [`Listener::name`](super::Listener::name) returns it.
         first: String,
         /// Where the first listener is declared or registered.
@@ -81,9 +84,49 @@ pub enum RegistryFault {
         second_place: Place,
     },
 
+    /// A forward has the name of another forward, or of a listener.
+    #[error(
+        "the subscription `{subscription}` is a forward ({first_place}) and something else ({second_place}); give \
+         one of them another name"
+    )]
+    SharedName {
+        /// The name that both have.
+        subscription: String,
+        /// Where the first of the two is declared or registered.
+        first_place: Place,
+        /// Where the other one is declared or registered.
+        second_place: Place,
+    },
+
+    /// The name of a subscription is invalid.
+    #[error(
+        "the subscription name `{}` ({place}) is invalid: {reason}; use up to 64 of the characters `a-z`, `0-9`, `_`, \
+         `.` and `-`", .name.escape_debug()
+    )]
+    BadSubscription {
+        /// Where the listener is declared or registered.
+        place: Place,
+        /// The name.
+        name: String,
+        /// The rule that it violates.
+        reason: &'static str,
+    },
+
+    /// A forward selects no event.
+    #[error(
+        "the forward `{subscription}` ({place}) selects no event; add an aggregate or an event to its filter, or use \
+         `ForwardFilter::all()`"
+    )]
+    SelectsNothing {
+        /// The name of the forward.
+        subscription: String,
+        /// Where it was registered.
+        place: Place,
+    },
+
     /// A listener asks for state that was not given with [`Builder::state`](crate::Builder::state).
     #[error(
-        "{listener} ({place}) asks for `State<{state}>`, which was not given; add `.state(..)` with a \
+        "{listener} ({place}) needs `State<{state}>`, which was not given; add `.state(..)` with a \
          value of that type"
     )]
     MissingState {
@@ -91,7 +134,7 @@ pub enum RegistryFault {
         listener: String,
         /// Where the listener is declared.
         place: Place,
-        /// The type that it asks for: the `T` of `State<T>`.
+        /// The type that it asks for: the `T` of `State<T>`, or a state that an extractor needs.
         state: &'static str,
     },
 
@@ -149,6 +192,21 @@ pub enum RegistryFault {
         reason: EventError,
     },
 
+    /// A linked listener serves an outbox that is not in the [`OutboxGroup`](crate::OutboxGroup), so it would never be
+    /// called. Usually one of the two names is misspelt. If another program starts that outbox, permit it with
+    /// [`OutboxGroup::allow_unserved`](crate::OutboxGroup::allow_unserved).
+    #[error("{listener} ({place}) {}", unserved(.outbox.as_deref(), .started))]
+    Unserved {
+        /// The listener, as [`Listener::name`](super::Listener::name) returns it.
+        listener: String,
+        /// Where the listener is declared.
+        place: Place,
+        /// The name of the outbox that it serves; `None` is the unnamed one.
+        outbox: Option<String>,
+        /// The names of the outboxes in the group.
+        started: Vec<String>,
+    },
+
     /// The registry has no listener. Usually the crate with the listeners is not linked: name it once, with `use
     /// handlers as _;`. A process without listeners on purpose says so with
     /// [`Builder::allow_empty`](crate::Builder::allow_empty) or [`Mode::WriterOnly`](crate::Mode::WriterOnly).
@@ -162,9 +220,40 @@ pub enum RegistryFault {
     },
 }
 
+fn called(subscription: &str) -> String {
+    if subscription.is_empty() { String::new() } else { format!(" named `{subscription}`") }
+}
+
+fn separate(subscription: &str) -> &'static str {
+    match subscription {
+        "" => {
+            "give one of them a name (`#[listener(.., name = \"billing\")]`), so that each receives the event, or keep \
+             one of them"
+        }
+        _ => "give one of them another name, or keep one of them",
+    }
+}
+
 /// The remedy for a listener in a crate that is not linked.
 const UNLINKED: &str = "; if it has one in another crate, name that crate once so that it is linked (`use handlers \
                         as _;`)";
+
+fn unserved(outbox: Option<&str>, started: &[String]) -> String {
+    let started = match started {
+        [] => String::new(),
+        names => format!(" (it has `{}`)", names.join("`, `")),
+    };
+    match outbox {
+        Some(outbox) => format!(
+            "serves the outbox `{outbox}`, which is not in the group{started}; correct the name, add the outbox to the \
+             group, or permit it with `allow_unserved()` if another program starts it"
+        ),
+        None => format!(
+            "names no outbox, and the group has no unnamed one{started}; add `outbox = \"..\"` to the listener, add an \
+             unnamed outbox, or permit it with `allow_unserved()` if another program starts it"
+        ),
+    }
+}
 
 fn empty(outbox: Option<&str>, linked: Option<usize>) -> String {
     match (outbox, linked) {

@@ -13,11 +13,10 @@ pub type AnyTx = dyn Any + Send;
 /// signature of [`ListenerRegistry::register_in_tx`](super::ListenerRegistry::register_in_tx).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a transaction that a listener can ask for",
-    label = "known are `Tx<sqlx::Sqlite>`, `Tx<sqlx::Postgres>` and `Tx<sqlx::MySql>` of `outbox`",
-    note = "turn on the feature of the database; if this is the payload, import it under another name: \
-            `use {Self} as ..;`"
+    label = "only `Tx<Sqlite>`, `Tx<Postgres>` and `Tx<MySql>` of `outbox` can be a `&mut` argument",
+    note = "take the payload and extractors by value or by `&`, and application state as `State<T>`"
 )]
-pub trait ListenerTx: Any + Send {
+pub trait ListenerTx: Any + Send + Sized {
     /// Returns the database of the transaction, which must be that of the outbox.
     fn database() -> TxDatabase;
 
@@ -26,10 +25,7 @@ pub trait ListenerTx: Any + Send {
     /// # Errors
     /// Returns [`ListenerErrorKind::MissingTransaction`] if the transaction belongs to another database.
     #[doc(hidden)]
-    fn downcast(tx: &mut AnyTx) -> Result<&mut Self>
-    where
-        Self: Sized,
-    {
+    fn downcast(tx: &mut AnyTx) -> Result<&mut Self> {
         tx.downcast_mut().ok_or_else(|| missing_transaction(type_name::<Self>()))
     }
 }

@@ -14,6 +14,8 @@ pub(crate) enum MissingListener {
     InOtherOutbox,
     /// The program does not declare the type, or says that it needs no listener.
     NotDeclared,
+    /// It is a row of a subscription that the program does not have.
+    OtherSubscription,
 }
 
 impl MissingListener {
@@ -142,6 +144,7 @@ mod tests {
             function,
             place: Place { file: "src/main.rs", line: 1 },
             outboxes: &[],
+            subscription: "",
             aggregate: ORDER,
             event: event_named(event),
             options: ListenerOptions::new(),

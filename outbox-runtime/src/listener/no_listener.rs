@@ -39,7 +39,9 @@ enum Handled {
 impl NoListener {
     /// Takes the declarations of the program, except for what these listeners handle.
     pub(super) fn except(listeners: &[Listener]) -> Self {
-        let handled = Handled::By(listeners.iter().flat_map(Listener::keys).collect());
+        // A subscription has a row of its own, and that of the unnamed listener is not for it.
+        let unnamed = listeners.iter().filter(|listener| listener.subscription().is_empty());
+        let handled = Handled::By(unnamed.flat_map(Listener::keys).collect());
         Self { declared: declared(), handled }
     }
 

@@ -7,10 +7,10 @@ use super::in_tx::ListenerTx;
 use super::missing::unhandled;
 use super::outcome::BoxFuture;
 use super::{
-    Delivery, IntoOutcome, Listener, ListenerOptions, Listeners, NoListener, Outcome, Place,
-    RegistryError, RegistryFault, Result, TxDatabase,
+    Delivery, ForwardFilter, IntoOutcome, LinkedFor, Listener, ListenerOptions, Listeners,
+    NoListener, Outcome, Place, Recipients, RegistryError, RegistryFault, Result, TxDatabase,
 };
-use crate::event::{AggregateName, EventName, Global, IntoAggregateName};
+use crate::event::{AggregateName, EventName, Global, IntoAggregateName, check_subscription_name};
 
 /// Collects the listeners of one outbox and the state that they need.
 ///
@@ -22,12 +22,12 @@ use crate::event::{AggregateName, EventName, Global, IntoAggregateName};
 /// Nothing is checked before [`build`](Self::build), which the start of an outbox calls. It reports everything at once,
 /// with the file and line of each listener.
 ///
-/// # Fan-out
+/// # Several listeners for an event
 ///
-/// There is at most one listener for each pair of aggregate type and event type, so that an event is done when that
-/// listener is. To have several independent reactions to one event, each with its own retries, let the listener write
-/// an event for each of them in the transaction that settles its own: all are written exactly once. See the [example of
-/// `Tx`](crate::write::Tx#in-a-listener).
+/// For each pair of aggregate type and event type there is at most one listener without a name, and any number of
+/// listeners with different names: `#[listener(.., name = "billing")]`, or [`ListenerOptions::name`]. Each of them is a
+/// *subscription*: it has a row, attempts, retries and dead letters of its own for each event.
+/// [`forward`](Self::forward) is a subscription to many types at once.
 ///
 /// # Examples
 ///
@@ -247,6 +247,73 @@ impl ListenerRegistry {
         self
     }
 
+    /// Adds a listener for the events of many types: those that `filter` selects, in addition to their
+    /// other listeners.
+    ///
+    /// `name` is the name of its subscription, which is stored in the table: at most 64 bytes of `a-z`, `0-9`, `_`,
+    /// `.` and `-`. Use it to pass events on to a message broker, or to keep a log of all of them. See
+    /// [`register`](Self::register) for the listener.
+    ///
+    /// ```
+    /// use outbox::listener::{Delivery, ForwardFilter, ListenerRegistry};
+    ///
+    /// let registry = ListenerRegistry::new().forward("audit", ForwardFilter::all(), |delivery: Delivery| async move {
+    ///     println!("{}", delivery.envelope().event_type());
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn forward<F, Fut>(
+        self,
+        name: impl Into<String>,
+        filter: ForwardFilter,
+        listener: F,
+    ) -> Self
+    where
+        F: Fn(Delivery) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        self.forward_with(ListenerOptions::new(), name, filter, listener)
+    }
+
+    /// Adds a [`forward`](Self::forward) with retries, a time-out or a concurrency limit of its own. The name in the
+    /// options is not used.
+    #[track_caller]
+    pub fn forward_with<F, Fut>(
+        self,
+        options: ListenerOptions,
+        name: impl Into<String>,
+        filter: ForwardFilter,
+        listener: F,
+    ) -> Self
+    where
+        F: Fn(Delivery) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        self.forward_at(place(Location::caller()), options, name.into(), filter, listener)
+    }
+
+    pub(crate) fn forward_at<F, Fut>(
+        mut self,
+        place: Place,
+        options: ListenerOptions,
+        name: String,
+        filter: ForwardFilter,
+        listener: F,
+    ) -> Self
+    where
+        F: Fn(Delivery) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        let faults = filter.faults().map(|reason| RegistryFault::BadName { place, reason });
+        self.faults.extend(faults);
+        if filter.patterns().is_empty() {
+            let subscription = name.clone();
+            self.faults.push(RegistryFault::SelectsNothing { subscription, place });
+        }
+        self.listeners.push(Listener::forwarding(place, name, filter, options, listener));
+        self
+    }
+
     /// Checks the names; adds a fault for each that is not valid.
     fn names(
         &mut self,
@@ -287,6 +354,11 @@ impl ListenerRegistry {
         self
     }
 
+    /// Returns which of the linked listeners it has; `None` if there are only manually registered ones.
+    pub(crate) fn linked_for_outbox(&self) -> Option<LinkedFor> {
+        self.linked.then(|| LinkedFor::new(self.outbox.clone()))
+    }
+
     /// Leaves aside the listeners that ask for a transaction of another database, for a test of the others.
     pub(crate) fn leave_aside_others(mut self, database: TxDatabase) -> Self {
         self.only_on = Some(database);
@@ -309,7 +381,10 @@ impl ListenerRegistry {
     /// # Errors
     /// Returns all faults at once, each a [`RegistryFault`]:
     ///
-    /// - [`Duplicate`](RegistryFault::Duplicate): two listeners handle the same event; keep one;
+    /// - [`Duplicate`](RegistryFault::Duplicate): two listeners handle the same event under one name, or without one;
+    ///   name them, or keep one;
+    /// - [`BadSubscription`](RegistryFault::BadSubscription), [`SharedName`](RegistryFault::SharedName),
+    ///   [`SelectsNothing`](RegistryFault::SelectsNothing): correct the name or the filter of a subscription;
     /// - [`MissingState`](RegistryFault::MissingState): add the value with [`state`](Self::state);
     /// - [`Unhandled`](RegistryFault::Unhandled) or [`Misrouted`](RegistryFault::Misrouted), if these are denied: add a
     ///   listener, `#[outbox(no_listener)]` or the aggregate;
@@ -318,6 +393,13 @@ impl ListenerRegistry {
     ///   [`allow_empty`](Self::allow_empty).
     pub fn build(self) -> Result<Listeners, RegistryError> {
         let mut faults = self.faults;
+        let misnamed =
+            self.listeners.iter().filter(|one| one.is_forward() || !one.subscription().is_empty());
+        faults.extend(misnamed.filter_map(|listener| {
+            let (place, name) = (listener.place(), listener.subscription().to_owned());
+            let reason = check_subscription_name(&name).err()?;
+            Some(RegistryFault::BadSubscription { place, name, reason })
+        }));
         let mut listeners = Listeners::new(self.listeners, &mut faults);
         let all = listeners.as_slice();
         let can_run = |listener: &&Listener| {
@@ -348,7 +430,9 @@ impl ListenerRegistry {
     /// Returns no listeners, for a process that only writes. Those of the registry are called by other processes, so
     /// they are not checked; they only decide which events have one.
     pub(crate) fn build_writer_only(self) -> Listeners {
-        Listeners::without_calls(NoListener::except(&self.listeners))
+        let (no_listener, recipients) =
+            (NoListener::except(&self.listeners), Recipients::new(&self.listeners));
+        Listeners::without_calls(no_listener, recipients)
     }
 }
 

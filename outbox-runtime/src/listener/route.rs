@@ -3,7 +3,8 @@ use std::sync::Arc;
 
 use super::aside::Aside;
 use super::extract::States;
-use super::{Listener, NoListener, RegistryFault, TxDatabase};
+use super::{Listener, NoListener, Recipients, RegistryFault, TxDatabase};
+use crate::event::{EventEnvelope, Recipient};
 
 /// The index of a listener in its registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +40,7 @@ pub struct Listeners {
     listeners: Vec<Listener>,
     routes: Routes,
     pub(super) no_listener: Arc<NoListener>,
+    pub(super) recipients: Arc<Recipients>,
     /// Present in tests.
     pub(super) aside: Option<Aside>,
 }
@@ -48,18 +50,20 @@ impl Listeners {
     pub(super) fn new(listeners: Vec<Listener>, faults: &mut Vec<RegistryFault>) -> Self {
         let routes = Routes::new(&listeners, faults);
         let no_listener = Arc::new(NoListener::except(&listeners));
-        Self { listeners, routes, no_listener, aside: None }
+        let recipients = Arc::new(Recipients::new(&listeners));
+        Self { listeners, routes, no_listener, recipients, aside: None }
     }
 
     /// Returns no listeners, for a process with a handler that receives every event.
     pub(crate) fn for_handler() -> Self {
-        Self::without_calls(NoListener::none())
+        Self::without_calls(NoListener::none(), Recipients::of_handler())
     }
 
     /// Returns no listeners.
-    pub(super) fn without_calls(no_listener: NoListener) -> Self {
+    pub(super) fn without_calls(no_listener: NoListener, recipients: Recipients) -> Self {
         let (listeners, routes) = (Vec::new(), Routes::default());
-        Self { listeners, routes, no_listener: Arc::new(no_listener), aside: None }
+        let (no_listener, recipients) = (Arc::new(no_listener), Arc::new(recipients));
+        Self { listeners, routes, no_listener, recipients, aside: None }
     }
 
     pub(super) fn set_states(&mut self, states: &Arc<States>) {
@@ -74,17 +78,23 @@ impl Listeners {
         self.listeners
     }
 
-    /// Returns the listener that handles an event, given the names of its aggregate type and event type or their
-    /// aliases.
+    /// Returns the unnamed listener that handles an event, given the names of its aggregate type and event type or
+    /// their aliases.
     ///
-    /// An event without an aggregate belongs to `__GLOBAL__`. `None` means that the event is unroutable here.
+    /// An event without an aggregate belongs to `__GLOBAL__`. `None` means that the event is unroutable here, unless
+    /// subscriptions handle it: see [`find_named`](Self::find_named).
     pub fn find(&self, aggregate: &str, event: &str) -> Option<&Listener> {
-        self.routes.find(aggregate, event).and_then(|id| self.get(id))
+        self.find_named("", aggregate, event)
     }
 
-    /// Returns the id of the listener for an event.
-    pub(crate) fn id_of(&self, aggregate: &str, event: &str) -> Option<ListenerId> {
-        self.routes.find(aggregate, event)
+    /// Returns the listener of a subscription that handles an event. An empty name is the unnamed listener.
+    pub fn find_named(&self, name: &str, aggregate: &str, event: &str) -> Option<&Listener> {
+        self.routes.find(name, aggregate, event).and_then(|id| self.get(id))
+    }
+
+    /// Returns the id of the listener for the row of an event.
+    pub(crate) fn id_of(&self, event: &EventEnvelope, recipient: &Recipient) -> Option<ListenerId> {
+        self.routes.find(recipient.name(), event.aggregate_type(), event.event_type())
     }
 
     /// Returns the listener with an id.
@@ -100,6 +110,11 @@ impl Listeners {
     /// Returns which events need no listener and have none.
     pub(crate) fn no_listener(&self) -> &Arc<NoListener> {
         &self.no_listener
+    }
+
+    /// Returns who receives the events of each type.
+    pub(crate) fn recipients(&self) -> &Arc<Recipients> {
+        &self.recipients
     }
 
     /// Returns a fault for every listener that asks for a transaction of another database.
@@ -125,31 +140,61 @@ impl Listeners {
     }
 }
 
-/// Maps an aggregate type and an event type to the index of the listener. Two levels of maps, so that both names
-/// can be looked up without being copied.
+/// The listeners of each event type of an aggregate type, by their subscriptions.
+type OfEvents = HashMap<Box<str>, Vec<(Box<str>, ListenerId)>>;
+
+/// Maps the name of a subscription, an aggregate type and an event type to the index of the listener.
 #[derive(Debug, Default)]
-struct Routes(HashMap<Box<str>, HashMap<Box<str>, ListenerId>>);
+struct Routes {
+    /// Two levels of maps, so that both names can be looked up without being copied.
+    types: HashMap<Box<str>, OfEvents>,
+    /// A forward has all rows with its name, also those that were written under an earlier filter.
+    forwards: HashMap<Box<str>, ListenerId>,
+}
 
 impl Routes {
     fn new(listeners: &[Listener], faults: &mut Vec<RegistryFault>) -> Self {
         let mut routes = Self::default();
         for (index, listener) in listeners.iter().enumerate() {
-            let id = ListenerId::new(index);
+            let (id, name) = (ListenerId::new(index), listener.subscription());
+            let shares = |other: &&Listener| {
+                other.subscription() == name && (other.is_forward() || listener.is_forward())
+            };
+            if let Some(first) = listeners[..index].iter().find(shares) {
+                faults.push(RegistryFault::SharedName {
+                    subscription: name.to_owned(),
+                    first_place: first.place(),
+                    second_place: listener.place(),
+                });
+            }
+            if listener.is_forward() {
+                routes.forwards.insert(name.into(), id);
+                continue;
+            }
             // Two listeners may share several names; one fault is enough.
             let mut reported = Vec::new();
             for (aggregate, event) in listener.keys() {
-                let events = routes.0.entry(aggregate.into()).or_default();
-                let first = *events.entry(event.into()).or_insert(id);
-                if first != id && !reported.contains(&first) {
-                    reported.push(first);
-                    faults.push(listener.duplicate_of(&listeners[first.index()], aggregate, event));
+                let events = routes.types.entry(aggregate.into()).or_default();
+                let named = events.entry(event.into()).or_default();
+                let first =
+                    named.iter().find(|(other, _)| **other == *name).map(|(_, first)| *first);
+                match first {
+                    None => named.push((name.into(), id)),
+                    Some(first) if first != id && !reported.contains(&first) => {
+                        reported.push(first);
+                        let first = &listeners[first.index()];
+                        faults.push(listener.duplicate_of(first, aggregate, event));
+                    }
+                    Some(_) => {}
                 }
             }
         }
         routes
     }
 
-    fn find(&self, aggregate: &str, event: &str) -> Option<ListenerId> {
-        self.0.get(aggregate)?.get(event).copied()
+    fn find(&self, name: &str, aggregate: &str, event: &str) -> Option<ListenerId> {
+        let listed = self.types.get(aggregate).and_then(|events| events.get(event));
+        let named = listed.and_then(|named| named.iter().find(|(own, _)| **own == *name));
+        named.map(|(_, id)| *id).or_else(|| self.forwards.get(name).copied())
     }
 }

@@ -22,7 +22,7 @@ pub struct Metric {
     pub kind: MetricKind,
     /// The unit of its values, which exporters show beside the help text.
     pub unit: MetricUnit,
-    /// The names of its labels, `table` first. Their values are never ids, tenants or error messages, so their number
+    /// The names of its labels, `table` first. The series of an outbox with a name also have the label `outbox`. Values are never ids, tenants or error messages, so their number
     /// is bounded.
     pub labels: &'static [&'static str],
     /// The help text that is passed to the exporter.
@@ -96,7 +96,8 @@ impl fmt::Display for MetricKind {
 
 const TABLE: &[&str] = &["table"];
 const TOPIC: &[&str] = &["table", "topic"];
-const RESULT: &[&str] = &["table", "topic", "result"];
+const DELIVERY: &[&str] = &["table", "topic", "subscription"];
+const RESULT: &[&str] = &["table", "topic", "subscription", "result"];
 const LANE: &[&str] = &["table", "lane"];
 const REASON: &[&str] = &["table", "reason"];
 
@@ -121,9 +122,9 @@ macro_rules! catalogue {
 catalogue! {
     ENQUEUE: "_enqueue_total" Counter Count TOPIC "events committed";
     DISPATCH: "_dispatch_total" Counter Count RESULT "listener calls";
-    DEAD: "_dead_total" Counter Count TOPIC "events given up (status DEAD)";
+    DEAD: "_dead_total" Counter Count DELIVERY "events given up (status DEAD)";
     DISPATCH_LATENCY: "_dispatch_latency_seconds" Histogram Seconds RESULT "duration of a listener call, interceptors included";
-    DELIVERY_LAG: "_delivery_lag_seconds" Histogram Seconds TOPIC "time from the occurrence of an event, or from the end of its delay, to its successful delivery";
+    DELIVERY_LAG: "_delivery_lag_seconds" Histogram Seconds DELIVERY "time from the occurrence of an event, or from the end of its delay, to its successful delivery";
 
     PENDING: "_pending_count" Gauge Count TABLE "events not delivered yet, claimed or not; counted up to 200,000";
     LOCKED: "_locked_count" Gauge Count TABLE "events that a node has claimed";
@@ -132,7 +133,10 @@ catalogue! {
     OLDEST_AGE: "_oldest_pending_age_seconds" Gauge Seconds TABLE "how long the oldest pending event has been due or claimed; alert on this one";
     SAMPLED: "_sampled_timestamp_seconds" Gauge Seconds TABLE "when these gauges were last read from the table, in seconds since 1970";
     UNROUTABLE: "_unroutable_count" Gauge Count TABLE "pending events without a listener in this process";
+    BLOCKED: "_blocked_aggregates" Gauge Count TABLE "aggregates with events that wait behind a dead event, where events are ordered; up to 10,000 dead events are considered";
     PAUSED: "_paused_listeners" Gauge Count TABLE "listeners that are paused by their circuit breaker";
+    PAUSED_SUBSCRIPTIONS: "_paused_subscriptions" Gauge Count TABLE "subscriptions of this process that a person has paused";
+    ACTIVE: "_active" Gauge Count TABLE "1 if this process delivers, 0 if it stands by or has shut down";
 
     STALE: "_stale_results_total" Counter Count TABLE "results that came after their lease had expired and were not applied";
     LEASES_LOST: "_leases_lost_total" Counter Count TABLE "leases that expired before the listener was called";

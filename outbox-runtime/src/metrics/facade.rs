@@ -7,7 +7,7 @@ use ::metrics::{
 use thiserror::Error;
 
 use super::catalogue::{self, Metric, MetricKind, MetricUnit};
-use super::{HotPathSkip, MetricsExporter, OTHER};
+use super::{DeliveryTopic, HotPathSkip, MetricsExporter, OTHER};
 use crate::clock;
 use crate::event::VerdictKind;
 use crate::inflight::Lane;
@@ -37,15 +37,18 @@ use crate::store::Stats;
 /// # }
 /// ```
 ///
-/// The names begin with `outbox`, and every series has the label `table`. Two outboxes in one process whose tables have
-/// the same name need different prefixes ([`with_prefix`](Self::with_prefix)). All series are described to the
-/// recorder, and counters start at zero. Alert on `outbox_oldest_pending_age_seconds` and on `outbox_dead_count`;
-/// `dashboards/grafana.json` in the repository is a dashboard.
+/// The names begin with `outbox`, and every series has the label `table`. The series of an outbox with a name
+/// ([`Builder::name`](crate::Builder::name)) also have the label `outbox`, which separates outboxes in one process whose
+/// tables have the same name in different databases. All series are described to the recorder, and counters start at
+/// zero. Alert on `outbox_oldest_pending_age_seconds` and on `outbox_dead_count`; `dashboards/grafana.json` in the
+/// repository is a dashboard.
 ///
 /// This type needs the feature `metrics`.
 #[derive(Debug, Clone)]
 pub struct MetricsFacade {
     prefix: String,
+    /// The name of the outbox, if it has one.
+    name: Option<SharedString>,
     table: SharedString,
 }
 
@@ -68,7 +71,7 @@ impl Default for MetricsFacade {
 impl MetricsFacade {
     /// Makes a facade with the prefix `outbox`.
     pub fn new() -> Self {
-        Self { prefix: "outbox".to_owned(), table: SharedString::const_str("") }
+        Self { prefix: "outbox".to_owned(), name: None, table: SharedString::const_str("") }
     }
 
     /// Makes a facade with another prefix, which may contain dots: `orders.outbox`.
@@ -119,8 +122,9 @@ impl MetricsFacade {
 
     fn labels(&self, more: &[(&'static str, &str)]) -> Vec<Label> {
         let table = Label::new("table", self.table.clone());
+        let name = self.name.iter().map(|name| Label::new("outbox", name.clone()));
         let more = more.iter().map(|(name, value)| Label::new(*name, (*value).to_owned()));
-        std::iter::once(table).chain(more).collect()
+        std::iter::once(table).chain(name).chain(more).collect()
     }
 
     fn describe(&self, metric: &Metric) {
@@ -137,10 +141,23 @@ impl MetricsFacade {
     }
 }
 
+fn delivery_labels(of: DeliveryTopic<'_>) -> [(&'static str, &str); 2] {
+    [("topic", of.topic), ("subscription", of.subscription)]
+}
+
+fn result_labels(of: DeliveryTopic<'_>, verdict: VerdictKind) -> [(&'static str, &str); 3] {
+    let [topic, subscription] = delivery_labels(of);
+    [topic, subscription, ("result", verdict.label())]
+}
+
 impl MetricsExporter for MetricsFacade {
+    fn outbox_name(&mut self, name: &str) {
+        self.name = Some(name.to_owned().into());
+    }
+
     /// Describes all series and sets all counters to zero. A counter that appears with its first event has no
     /// increase from zero to one that a query could find.
-    fn starting(&mut self, table: &str, topics: &[&str]) {
+    fn starting(&mut self, table: &str, topics: &[&str], deliveries: &[DeliveryTopic<'_>]) {
         self.table = table.to_owned().into();
         for metric in Metric::ALL {
             self.describe(metric);
@@ -152,10 +169,11 @@ impl MetricsExporter for MetricsFacade {
         HotPathSkip::ALL.into_iter().for_each(|reason| self.hot_path_skipped(reason, 0));
         for topic in topics.iter().copied().chain([OTHER]) {
             self.committed(topic, 0);
-            self.died(topic, 0);
+        }
+        for of in deliveries.iter().copied() {
+            self.died(of, 0);
             for verdict in VerdictKind::ALL.into_iter().filter(|kind| kind.is_counted()) {
-                let labels = [("topic", topic), ("result", verdict.label())];
-                self.count(&catalogue::DISPATCH, 0, &labels);
+                self.count(&catalogue::DISPATCH, 0, &result_labels(of, verdict));
             }
         }
     }
@@ -172,18 +190,18 @@ impl MetricsExporter for MetricsFacade {
         self.count(&catalogue::HOT_PATH_SKIPPED, events, &[("reason", reason.label())]);
     }
 
-    fn dispatched(&self, topic: &str, verdict: VerdictKind, took: Duration) {
-        let labels = [("topic", topic), ("result", verdict.label())];
+    fn dispatched(&self, of: DeliveryTopic<'_>, verdict: VerdictKind, took: Duration) {
+        let labels = result_labels(of, verdict);
         self.count(&catalogue::DISPATCH, 1, &labels);
         self.observe(&catalogue::DISPATCH_LATENCY, took.as_secs_f64(), &labels);
     }
 
-    fn delivered(&self, topic: &str, lag: Duration) {
-        self.observe(&catalogue::DELIVERY_LAG, lag.as_secs_f64(), &[("topic", topic)]);
+    fn delivered(&self, of: DeliveryTopic<'_>, lag: Duration) {
+        self.observe(&catalogue::DELIVERY_LAG, lag.as_secs_f64(), &delivery_labels(of));
     }
 
-    fn died(&self, topic: &str, events: usize) {
-        self.count(&catalogue::DEAD, events, &[("topic", topic)]);
+    fn died(&self, of: DeliveryTopic<'_>, events: usize) {
+        self.count(&catalogue::DEAD, events, &delivery_labels(of));
     }
 
     fn queue_depth(&self, hot: usize, cold: usize) {
@@ -203,6 +221,10 @@ impl MetricsExporter for MetricsFacade {
         self.set(&catalogue::SAMPLED, clock::unix_millis(clock::now()) as f64 / 1_000.0);
     }
 
+    fn blocked_aggregates(&self, aggregates: usize) {
+        self.set(&catalogue::BLOCKED, aggregates as f64);
+    }
+
     fn claimed(&self, rows: usize, took: Duration) {
         self.observe(&catalogue::CLAIM_ROWS, rows as f64, &[]);
         self.observe(&catalogue::CLAIM_SECONDS, took.as_secs_f64(), &[]);
@@ -220,5 +242,13 @@ impl MetricsExporter for MetricsFacade {
 
     fn paused_listeners(&self, listeners: usize) {
         self.set(&catalogue::PAUSED, listeners as f64);
+    }
+
+    fn paused_subscriptions(&self, subscriptions: usize) {
+        self.set(&catalogue::PAUSED_SUBSCRIPTIONS, subscriptions as f64);
+    }
+
+    fn active(&self, is_active: bool) {
+        self.set(&catalogue::ACTIVE, f64::from(u8::from(is_active)));
     }
 }

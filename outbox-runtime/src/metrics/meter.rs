@@ -2,11 +2,11 @@ use std::fmt;
 use std::time::Duration;
 
 use super::topics::Topics;
-use super::{MetricsExporter, OTHER};
+use super::{DeliveryTopic, MetricsExporter, OTHER};
 use crate::catch_panic::{Panic, catch};
 use crate::event::{EventEnvelope, Verdict, VerdictKind};
-use crate::listener::Listeners;
-use crate::store::Table;
+use crate::listener::{Listener, Listeners};
+use crate::store::{Backend, Store};
 use crate::trace::Tenant;
 
 /// Where the runtime reports what it measures: the application's exporter, behind a guard against its panics.
@@ -29,21 +29,27 @@ pub(crate) struct Death<'a> {
     pub(crate) sequence: i64,
     /// `None` if the row cannot be read.
     pub(crate) event: Option<&'a EventEnvelope>,
-    /// The listener's name in the log; `None` if no listener handles the event, or a handler takes its place.
-    pub(crate) listener: Option<&'a str>,
+    /// `None` if no listener of this process handles the event, or a handler takes its place.
+    pub(crate) listener: Option<&'a Listener>,
     pub(crate) attempts: u32,
     pub(crate) error: &'a str,
 }
 
 impl Meter {
-    pub(crate) fn new(
+    pub(crate) fn new<DB: Backend>(
         mut exporter: Box<dyn MetricsExporter>,
-        table: &Table,
+        store: &Store<DB>,
         listeners: &Listeners,
         tenant: Tenant,
     ) -> Self {
         let topics = Topics::new(listeners);
-        let starting = || exporter.starting(&table.to_string(), &topics.names());
+        let starting = || {
+            if let Some(name) = store.name() {
+                exporter.outbox_name(name);
+            }
+            let deliveries = topics.deliveries(listeners);
+            exporter.starting(&store.table().to_string(), &topics.names(), &deliveries);
+        };
         if let Err(panic) = catch(starting) {
             log_panic(&panic);
         }
@@ -62,6 +68,16 @@ impl Meter {
         self.topics.of(event.event_type())
     }
 
+    /// Returns what a delivery is counted as. The names come from the registry; one from a row is no label.
+    fn delivery<'a>(
+        &self,
+        event: Option<&'a EventEnvelope>,
+        listener: Option<&'a Listener>,
+    ) -> DeliveryTopic<'a> {
+        let topic = event.map_or(OTHER, |event| self.topic(event));
+        DeliveryTopic::new(topic, listener.map_or("", Listener::subscription))
+    }
+
     /// Counts an event that was committed in this process.
     pub(crate) fn committed(&self, event: &EventEnvelope) {
         self.report(|exporter| exporter.committed(self.topic(event), 1));
@@ -71,23 +87,27 @@ impl Meter {
     pub(crate) fn dispatched(
         &self,
         event: &EventEnvelope,
+        listener: Option<&Listener>,
         verdict: VerdictKind,
         took: Duration,
         lag: impl FnOnce() -> Duration,
     ) {
+        let of = self.delivery(Some(event), listener);
         if verdict.is_counted() {
-            self.report(|exporter| exporter.dispatched(event.event_type(), verdict, took));
+            self.report(|exporter| exporter.dispatched(of, verdict, took));
         }
         if verdict == VerdictKind::Done {
-            self.report(|exporter| exporter.delivered(event.event_type(), lag()));
+            self.report(|exporter| exporter.delivered(of, lag()));
         }
     }
 
     /// Logs and counts an event that was given up. Every death is reported here and nowhere else.
     pub(crate) fn dead(&self, death: Death<'_>) {
         let Death { sequence, event, listener, attempts, error } = death;
+        let of = self.delivery(event, listener);
         tracing::error!(
-            listener,
+            listener = listener.map(Listener::log_name),
+            subscription = Some(of.subscription).filter(|name| !name.is_empty()),
             event_id = event.map(|event| tracing::field::display(event.event_id())),
             event_type = event.map(EventEnvelope::event_type),
             aggregate_type = event.map(EventEnvelope::aggregate_type),
@@ -99,8 +119,7 @@ impl Meter {
             "{}",
             VerdictKind::Dead.log_message()
         );
-        let topic = event.map_or(OTHER, |event| self.topic(event));
-        self.report(|exporter| exporter.died(topic, 1));
+        self.report(|exporter| exporter.died(of, 1));
     }
 
     /// Logs and counts the verdict on an event, if it is dead.
@@ -108,7 +127,7 @@ impl Meter {
         &self,
         sequence: i64,
         event: &EventEnvelope,
-        listener: Option<&str>,
+        listener: Option<&Listener>,
         verdict: &Verdict,
     ) {
         if let Verdict::Dead { attempts, error } = verdict {

@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //! [`MetricsExporter`] is what an application implements. `meter` stands between the runtime and the exporter,
-//! and `topics` bounds the values of the label of that name. `catalogue` names every series, and `facade` writes
+//! and `topics` bounds the values of the labels `topic` and `subscription`. `catalogue` names every series, and `facade` writes
 //! them to the `metrics` crate.
 
 mod catalogue;
@@ -35,12 +35,13 @@ use crate::store::Stats;
 /// happens.
 ///
 /// A `topic` is an event type that this program declares or has a listener for; every other type is `other`, so that
-/// the number of topics is bounded. No argument is an id, a tenant or an error.
+/// the number of topics is bounded. A [`DeliveryTopic`] adds the subscription, which is always one of this program. No
+/// argument is an id, a tenant or an error.
 ///
 /// An exporter that sends everything to a StatsD agent:
 ///
 /// ```
-/// use outbox::metrics::{HotPathSkip, Lane, MetricsExporter, Stats, VerdictKind};
+/// use outbox::metrics::{DeliveryTopic, HotPathSkip, Lane, MetricsExporter, Stats, VerdictKind};
 /// use std::net::UdpSocket;
 /// use std::time::Duration;
 ///
@@ -75,8 +76,16 @@ use crate::store::Stats;
 ///     }
 /// }
 ///
+/// /// Returns `Paid` for the unnamed listener, and `Paid.audit` for the subscription `audit`.
+/// fn path(of: DeliveryTopic<'_>) -> String {
+///     match of.subscription {
+///         "" => of.topic.to_owned(),
+///         subscription => format!("{}.{subscription}", of.topic),
+///     }
+/// }
+///
 /// impl MetricsExporter for StatsD {
-///     fn starting(&mut self, table: &str, _topics: &[&str]) {
+///     fn starting(&mut self, table: &str, _topics: &[&str], _deliveries: &[DeliveryTopic<'_>]) {
 ///         self.prefix = format!("outbox.{table}");
 ///     }
 ///
@@ -84,23 +93,27 @@ use crate::store::Stats;
 ///         self.count(&format!("committed.{topic}"), events);
 ///     }
 ///
-///     fn dispatched(&self, topic: &str, verdict: VerdictKind, took: Duration) {
-///         self.count(&format!("dispatched.{topic}.{}", verdict.label()), 1);
-///         self.time(&format!("latency.{topic}"), took);
+///     fn dispatched(&self, of: DeliveryTopic<'_>, verdict: VerdictKind, took: Duration) {
+///         self.count(&format!("dispatched.{}.{}", verdict.label(), path(of)), 1);
+///         self.time(&format!("latency.{}", path(of)), took);
 ///     }
 ///
-///     fn delivered(&self, topic: &str, lag: Duration) {
-///         self.time(&format!("lag.{topic}"), lag);
+///     fn delivered(&self, of: DeliveryTopic<'_>, lag: Duration) {
+///         self.time(&format!("lag.{}", path(of)), lag);
 ///     }
 ///
-///     fn died(&self, topic: &str, events: usize) {
-///         self.count(&format!("dead.{topic}"), events);
+///     fn died(&self, of: DeliveryTopic<'_>, events: usize) {
+///         self.count(&format!("dead.{}", path(of)), events);
 ///     }
 ///
 ///     fn table(&self, stats: &Stats) {
 ///         self.gauge("pending", stats.pending);
 ///         self.gauge("oldest_seconds", stats.oldest_overdue.as_secs());
 ///         self.gauge("dead_letters", stats.dead);
+///     }
+///
+///     fn blocked_aggregates(&self, aggregates: usize) {
+///         self.gauge("blocked_aggregates", aggregates);
 ///     }
 ///
 ///     fn enqueued(&self, lane: Lane, events: usize) {
@@ -134,6 +147,14 @@ use crate::store::Stats;
 ///     fn paused_listeners(&self, listeners: usize) {
 ///         self.gauge("paused_listeners", listeners);
 ///     }
+///
+///     fn paused_subscriptions(&self, subscriptions: usize) {
+///         self.gauge("paused_subscriptions", subscriptions);
+///     }
+///
+///     fn active(&self, is_active: bool) {
+///         self.gauge("active", u8::from(is_active));
+///     }
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -160,11 +181,18 @@ use crate::store::Stats;
 /// ```
 #[expect(unused_variables, reason = "the names document what is given")]
 pub trait MetricsExporter: Send + Sync {
-    /// The outbox of a table is being started. `topics` are all topics except `other`.
+    /// The outbox that is being started has a name ([`Builder::name`](crate::Builder::name)).
     ///
-    /// It is called once, before everything else. Use it to remember the table, and to create all series with the value
+    /// It is called once, before [`starting`](Self::starting), and not at all for an outbox without a name. Use it to
+    /// tell several outboxes of a process apart, whose tables may have the same name in different databases.
+    fn outbox_name(&mut self, name: &str) {}
+
+    /// The outbox of a table is being started. `topics` are all topics except `other`. `deliveries` are all values that
+    /// the methods with a [`DeliveryTopic`] are called with, `other` included.
+    ///
+    /// It is called once, before all measurements. Use it to remember the table, and to create all series with the value
     /// zero: an alert on an increase does not see a counter that appears with its first event.
-    fn starting(&mut self, table: &str, topics: &[&str]) {}
+    fn starting(&mut self, table: &str, topics: &[&str], deliveries: &[DeliveryTopic<'_>]) {}
 
     /// Events of a topic were committed in this process: the rate of incoming events.
     ///
@@ -182,17 +210,19 @@ pub trait MetricsExporter: Send + Sync {
     ///
     /// Verdicts of calls that a shutdown cancelled are not reported. Events of a
     /// [`PollerHandler`](crate::PollerHandler) are not either, because no listener is called for them.
-    fn dispatched(&self, topic: &str, verdict: VerdictKind, took: Duration) {}
+    fn dispatched(&self, of: DeliveryTopic<'_>, verdict: VerdictKind, took: Duration) {}
 
     /// An event was delivered. `lag` is the time since it was due: since the event occurred, or since its delay ended.
     /// It includes failed attempts and everything else that the event had to wait for.
     ///
     /// The lag is measured with the clock of this process. A row keeps the end of its delay only until it is claimed,
     /// so the lag of a delayed event that was not delivered by its first claim counts from when it occurred.
-    fn delivered(&self, topic: &str, lag: Duration) {}
+    fn delivered(&self, of: DeliveryTopic<'_>, lag: Duration) {}
 
     /// Events became dead letters, with or without a call of their listener.
-    fn died(&self, topic: &str, events: usize) {}
+    ///
+    /// The subscription is empty if the row cannot be decoded, or if this program has no listener for it.
+    fn died(&self, of: DeliveryTopic<'_>, events: usize) {}
 
     /// The number of events that wait in the hot queue and in the cold queue, reported every second.
     fn queue_depth(&self, hot: usize, cold: usize) {}
@@ -202,6 +232,13 @@ pub trait MetricsExporter: Send + Sync {
     ///
     /// All processes report the same numbers, except for [`Stats::unroutable`]: take the maximum, not the sum.
     fn table(&self, stats: &Stats) {}
+
+    /// The number of aggregates with events that wait behind a dead letter, read together with
+    /// [`table`](Self::table). It considers up to 10,000 dead letters, and is zero unless events are ordered and dead
+    /// letters block ([`OnDead::Block`](crate::OnDead::Block)).
+    ///
+    /// All processes report the same number: take the maximum, not the sum.
+    fn blocked_aggregates(&self, aggregates: usize) {}
 
     /// The poller claimed rows. Claims that found nothing are not reported.
     fn claimed(&self, rows: usize, took: Duration) {}
@@ -215,6 +252,52 @@ pub trait MetricsExporter: Send + Sync {
 
     /// The number of listeners whose circuit breaker is open or being probed, reported every second.
     fn paused_listeners(&self, listeners: usize) {}
+
+    /// The number of subscriptions of this process that a person has paused
+    /// ([`Admin::pause`](crate::Admin::pause)), reported every second.
+    ///
+    /// All processes with the same listeners report the same number: take the maximum, not the sum.
+    fn paused_subscriptions(&self, subscriptions: usize) {}
+
+    /// Whether this process delivers, reported every second. With [`Relay::SingleActive`](crate::Relay::SingleActive),
+    /// that is one process of a table; otherwise, every process that is not in the mode
+    /// [`WriterOnly`](crate::Mode::WriterOnly).
+    fn active(&self, is_active: bool) {}
+}
+
+/// What the measurements of deliveries are grouped by: the topic, and the subscription that receives the events.
+///
+/// An event is delivered once to each of its subscriptions, so that one event of the topic `Paid` may be counted for the
+/// unnamed listener and for the subscription `audit`. Both values come from this program, never from a row: their number
+/// is bounded by the event types and listeners that it has.
+///
+/// ```
+/// use outbox::metrics::DeliveryTopic;
+///
+/// fn label(of: DeliveryTopic<'_>) -> String {
+///     match of.subscription {
+///         "" => of.topic.to_owned(),
+///         subscription => format!("{} to {subscription}", of.topic),
+///     }
+/// }
+///
+/// assert_eq!(label(DeliveryTopic::new("Paid", "")), "Paid");
+/// assert_eq!(label(DeliveryTopic::new("Paid", "audit")), "Paid to audit");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct DeliveryTopic<'a> {
+    /// The event type, if this program declares it or has a listener for it; otherwise `other`.
+    pub topic: &'a str,
+    /// The name of the subscription; empty for the unnamed listener.
+    pub subscription: &'a str,
+}
+
+impl<'a> DeliveryTopic<'a> {
+    /// Combines a topic and a subscription, for example to test an exporter.
+    pub const fn new(topic: &'a str, subscription: &'a str) -> Self {
+        Self { topic, subscription }
+    }
 }
 
 /// Why a committed event did not go through the hot queue of this process. The poller delivers it instead.

@@ -157,7 +157,11 @@ impl<DB: Backend> Poller<DB> {
         rows: Vec<Claim>,
         anchor: Instant,
     ) {
-        let mut flow = ControlFlow::Continue(());
+        // Another node may deliver by now: the rows are given back.
+        let mut flow = match self.inflight.is_active() {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        };
         for row in self.record_starts(rows, anchor).await {
             let attempts = row.attempts;
             let Some(event) = self.inflight.admit_external(row, anchor) else { continue };

@@ -4,20 +4,20 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tracing::Instrument;
 
+use super::admit::Admitted;
+use super::continued::{Again, InOrder};
 use super::handler::PollerHandler;
 use super::interest::Interest;
 use super::scan::Scan;
-use super::takeover;
 use super::watermark::{KINDS, Watermarks};
 use crate::Error;
-use crate::event::Verdict;
-use crate::inflight::{ClaimBudget, InFlight, Lane};
+use crate::event::{AggregateKey, Status};
+use crate::inflight::{ClaimBudget, InFlight};
 use crate::log_throttle::LogThrottle;
-use crate::metrics::{Death, Meter};
+use crate::metrics::Meter;
 use crate::service::within;
 use crate::store::{
-    Backend, Claim, ClaimRequest, Claims, Completion, Lease, LockedRows, NextDue, Quota,
-    Settlement, Store, TypeFilter,
+    Backend, ClaimRequest, Claims, Lease, NextDue, OrderedRequest, Quota, Store, TypeFilter,
 };
 use crate::trace;
 
@@ -33,8 +33,13 @@ pub(crate) struct Poller<DB: Backend> {
     pub(crate) batch: usize,
     pub(crate) interval: Duration,
     pub(crate) skip_recent: Duration,
+    /// Present if events are ordered.
+    pub(crate) order: Option<InOrder>,
     pub(crate) statement_timeout: Duration,
+    /// Whether events are delivered one at a time, by their sequence.
+    pub(crate) in_sequence: bool,
     pub(crate) scan_failed: LogThrottle,
+    pub(crate) expand_failed: LogThrottle,
     pub(crate) taken_over: LogThrottle,
     /// One round at a time.
     pub(crate) rounds: Mutex<Rounds>,
@@ -47,8 +52,12 @@ pub(crate) struct Poller<DB: Backend> {
 pub(crate) struct Rounds {
     pub(super) watermarks: Watermarks,
     pub(super) scan: Scan,
+    /// Aggregates to be claimed again.
+    pub(super) again: Again,
     /// The average size of the events of the last claim, to estimate how many rows fit into the bytes.
-    average: usize,
+    pub(super) average: usize,
+    /// Whether the round has inserted rows of subscriptions, which are due.
+    pub(super) copies: bool,
     /// How many rounds there were: they take turns in what comes first.
     pub(super) number: usize,
     /// When the last claim from the low watermark on was sent.
@@ -111,7 +120,9 @@ impl<DB: Backend> Poller<DB> {
     pub(super) async fn peek(&self, from: PeekFrom) -> Result<NextDue, Error> {
         let mut rounds = self.rounds.lock().await;
         let [fresh, retried] = match (from, rounds.watermarks.get()) {
-            (PeekFrom::LowWatermark, Some(marks)) => marks.map(|mark| Some(mark.due)),
+            (PeekFrom::LowWatermark, Some(marks)) if !self.in_sequence => {
+                marks.map(|mark| Some(mark.due))
+            }
             _ => [None; 2],
         };
         let peek = self.store.peek(fresh, retried);
@@ -143,6 +154,9 @@ impl<DB: Backend> Poller<DB> {
 
     /// Returns when there is something to scan below the low watermark, for the listeners that are open.
     pub(super) async fn scan_in(&self) -> Option<Duration> {
+        if self.in_sequence {
+            return None;
+        }
         let mut rounds = self.rounds.lock().await;
         let Rounds { scan, watermarks, .. } = &mut *rounds;
         scan.observe(&self.open(), watermarks.get());
@@ -190,7 +204,7 @@ impl<DB: Backend> Poller<DB> {
         is_reopened
     }
 
-    fn asked(&self) -> std::sync::MutexGuard<'_, Vec<bool>> {
+    pub(super) fn asked(&self) -> std::sync::MutexGuard<'_, Vec<bool>> {
         self.asked.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -205,6 +219,10 @@ impl<DB: Backend> Poller<DB> {
     pub(super) async fn round(&self, purpose: Purpose) -> Result<Polled, Error> {
         let mut rounds = self.rounds.lock().await;
         let rounds = &mut *rounds;
+        if self.in_sequence {
+            return self.round_in_sequence(rounds).await;
+        }
+        rounds.copies = false;
         let mut budget = self.inflight.start_claim();
         self.interest.extend(&mut budget.open);
         rounds.scan.observe(&budget.open, rounds.watermarks.get());
@@ -215,6 +233,8 @@ impl<DB: Backend> Poller<DB> {
             return Ok(polled);
         };
         let mut left = Left { rows, bytes: budget.bytes };
+        // Aggregates with many events must not keep the others waiting.
+        self.continue_runs(rounds, &budget, rows.div_ceil(2), &mut left).await?;
         // In turn, so that neither takes all the capacity from the other.
         rounds.number = rounds.number.wrapping_add(1);
         let scan_first = rounds.number % 2 == 1;
@@ -229,7 +249,10 @@ impl<DB: Backend> Poller<DB> {
         if left.is_some() && !scan_first {
             self.scan(rounds, &budget, &mut left, purpose).await?;
         }
+        self.continue_runs(rounds, &budget, left.rows, &mut left).await?;
         polled.rows = rows - left.rows;
+        polled.full |= rounds.copies;
+        polled.changes_at = polled.changes_at.into_iter().chain(rounds.again.at()).min();
         polled.scan_in = rounds.scan.wait(Instant::now());
         Ok(polled)
     }
@@ -277,7 +300,7 @@ impl<DB: Backend> Poller<DB> {
     }
 
     /// Returns how many rows to ask for; `None` if it is not worth a statement.
-    fn batch_for(&self, budget: &ClaimBudget, average: usize) -> Option<usize> {
+    pub(super) fn batch_for(&self, budget: &ClaimBudget, average: usize) -> Option<usize> {
         let capacity = self.handler.as_ref().map_or(usize::MAX, |own| own.available_capacity());
         let is_worthwhile = budget.free_places >= budget.worthwhile(self.batch);
         if !is_worthwhile || budget.bytes == 0 || capacity == 0 {
@@ -296,12 +319,33 @@ impl<DB: Backend> Poller<DB> {
         quota: Quota,
         bytes: usize,
     ) -> Result<Claims, Error> {
+        self.claim_from(types, KINDS[kind], quota, bytes, None).await
+    }
+
+    /// Claims rows of one status, or in order: of some aggregates.
+    pub(super) async fn claim_from(
+        &self,
+        types: &TypeFilter,
+        status: Status,
+        quota: Quota,
+        bytes: usize,
+        aggregates: Option<&[AggregateKey]>,
+    ) -> Result<Claims, Error> {
         let started = Instant::now();
         let lease = Lease { owner: &self.owner, length: self.inflight.lease().length() };
-        let (status, skip_recent) = (KINDS[kind], self.skip_recent);
+        let skip_recent = self.skip_recent;
         let request = ClaimRequest { lease, types, status, quota, bytes, skip_recent };
-        let span = trace::claim(self.store.table());
-        let claim = within(self.statement_timeout, "claiming events", self.store.claim(request));
+        let span = trace::claim(&self.store);
+        let claim = async {
+            match self.order {
+                None => self.store.claim(request).await,
+                Some(InOrder { on_dead, run }) => {
+                    let ordered = OrderedRequest { claim: request, aggregates, run, on_dead };
+                    self.store.claim_ordered(ordered).await
+                }
+            }
+        };
+        let claim = within(self.statement_timeout, "claiming events", claim);
         let claims = claim.instrument(span.clone()).await?;
         span.record("rows", claims.rows.len());
         if !claims.rows.is_empty() {
@@ -323,88 +367,13 @@ impl<DB: Backend> Poller<DB> {
         if !claims.rows.is_empty() {
             rounds.average = bytes / claims.rows.len();
         }
-        let rows = self.admit(claims, anchor).await;
+        let mut claims = claims;
+        rounds.again.extend(std::mem::take(&mut claims.again));
+        let Admitted { rows, copies } = self.admit(claims, anchor).await;
+        rounds.copies |= copies;
         left.rows = left.rows.saturating_sub(rows);
         left.bytes = left.bytes.saturating_sub(bytes);
         rows
-    }
-
-    async fn admit(&self, claims: Claims, anchor: Instant) -> usize {
-        takeover::report(&claims, &self.taken_over);
-        for (sequence, token) in claims.excess {
-            self.inflight.settle(sequence, token, Verdict::Released, anchor);
-        }
-        for row in claims.undecodable {
-            let error = format!("the row cannot be decoded: {}", row.reason);
-            self.meter.dead(Death {
-                sequence: row.sequence,
-                event: None,
-                listener: None,
-                attempts: 0,
-                error: &error,
-            });
-            let dead = Verdict::Dead { attempts: 0, error: row.reason.to_owned() };
-            self.inflight.settle(row.sequence, row.token, dead, anchor);
-        }
-        let (unneeded, claimed): (Vec<Claim>, Vec<Claim>) =
-            claims.rows.into_iter().partition(|row| self.interest.needs_no_listener(&row.envelope));
-        let mut rows: Vec<Claim> = Vec::with_capacity(claimed.len());
-        for row in claimed {
-            match takeover::verdict(&row) {
-                Some(dead) => {
-                    let listener = self.interest.log_name(&row.envelope);
-                    self.meter.dead_if(row.sequence, &row.envelope, listener, &dead);
-                    self.inflight.settle(row.sequence, row.token, dead, anchor);
-                }
-                None => rows.push(row),
-            }
-        }
-        let count = rows.len();
-        if count > 0 {
-            self.meter.report(|exporter| exporter.enqueued(Lane::Cold, count));
-        }
-        match &self.handler {
-            None => {
-                let rows = rows.into_iter().map(|row| {
-                    let event = &row.envelope;
-                    let id = self.interest.listener_of(event.aggregate_type(), event.event_type());
-                    (row, id)
-                });
-                self.inflight.admit(rows.collect(), anchor);
-            }
-            Some(handler) => self.pass_to(&**handler, rows, anchor).await,
-        }
-        count + self.keep(&unneeded, anchor).await
-    }
-
-    /// Settles rows of events that need no listener, and returns their number. Neither a worker nor the recorder has
-    /// to do with them, so that a backlog of them uses no capacity, and they are kept whatever the completion is.
-    async fn keep(&self, rows: &[Claim], anchor: Instant) -> usize {
-        if rows.is_empty() {
-            return 0;
-        }
-        let done: Vec<Settlement> = rows
-            .iter()
-            .map(|row| Settlement {
-                sequence: row.sequence,
-                token: row.token,
-                verdict: Verdict::Done,
-            })
-            .collect();
-        let settle = self.store.settle_with(&self.owner, &done, Completion::Keep, LockedRows::Skip);
-        let unsettled = within(self.statement_timeout, "settling events", settle).await;
-        if let Err(error) = &unsettled {
-            tracing::debug!(%error, "events that need no listener could not be settled");
-        }
-        // Those that could not be settled are released, and claimed again.
-        let is_left = |row: &&Claim| match &unsettled {
-            Ok(unsettled) => unsettled.locked.contains(&row.sequence),
-            Err(_) => true,
-        };
-        for row in rows.iter().filter(is_left) {
-            self.inflight.settle(row.sequence, row.token, Verdict::Released, anchor);
-        }
-        rows.len()
     }
 }
 

@@ -70,12 +70,13 @@ impl<DB: Backend> PollLoop<DB> {
                 return true;
             }
             let alarm = self.wake.alarm().map_or(self.next, |alarm| alarm.min(self.next));
-            if self.wake.is_called() || alarm <= Instant::now() {
+            if self.wake.is_called() || alarm <= Instant::now() || self.poller.has_continued() {
                 return true;
             }
             tokio::select! {
                 () = stop.cancelled() => return false,
                 () = self.wake.called() => {}
+                () = self.poller.run_ended() => {}
                 () = tokio::time::sleep_until(alarm.into()) => {}
                 () = self.poller.inflight.capacity_freed(), if limited => {}
             }
@@ -108,7 +109,8 @@ impl<DB: Backend> Service for PollLoop<DB> {
 
 impl<DB: Backend> PollLoop<DB> {
     async fn poll(&mut self) -> Result<(), Error> {
-        let calls = self.wake.take();
+        let mut calls = self.wake.take();
+        calls.due |= self.poller.has_continued() || self.poller.has_again().await;
         self.poller.set_watermark().await?;
         if let Some(since) = calls.since {
             self.poller.lower(since).await;

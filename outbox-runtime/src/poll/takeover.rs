@@ -1,13 +1,13 @@
 //! Events whose owner was lost: the line about them, and when one is given up because too many owners were lost with
 //! it.
 
-use crate::event::Verdict;
+use std::collections::HashSet;
+
+use crate::event::{AggregateKey, Verdict};
 use crate::log_text::{first_of, log_text};
 use crate::log_throttle::LogThrottle;
+use crate::ordering::OnDead;
 use crate::store::{Claim, Claims};
-
-/// The number of owners lost in a row after which an event is given up.
-const MAX_TAKEOVERS: u32 = 5;
 
 /// The most owners that one line names.
 const NAMED_OWNERS: usize = 3;
@@ -28,17 +28,32 @@ pub(super) fn report(claims: &Claims, throttle: &LogThrottle) {
     }
 }
 
-/// Returns the verdict on an event that has lost too many owners.
-pub(crate) fn verdict(row: &Claim) -> Option<Verdict> {
-    let lost = owners_lost(row);
-    (lost >= MAX_TAKEOVERS).then(|| Verdict::Dead {
-        attempts: row.attempts,
-        error: format!("owner lost {lost} times"),
-    })
+/// A claimed row, and its verdict if that is known without a call.
+pub(crate) type Judged = (Claim, Option<Verdict>);
+
+/// Finds the events that have lost too many owners. If such an event blocks its aggregate, those after it are released.
+pub(crate) fn judge(rows: Vec<Claim>, order: Option<OnDead>) -> Vec<Judged> {
+    let mut blocked = HashSet::new();
+    let judge = |row: Claim| {
+        let blocks = order == Some(OnDead::Block);
+        let aggregate = if blocks { AggregateKey::of(&row.envelope, &row.recipient) } else { None };
+        let judged = match verdict(&row) {
+            Some(dead) => {
+                blocked.extend(aggregate);
+                Some(dead)
+            }
+            None if aggregate.is_some_and(|key| blocked.contains(&key)) => Some(Verdict::Released),
+            None => None,
+        };
+        (row, judged)
+    };
+    rows.into_iter().map(judge).collect()
 }
 
-/// Returns how many owners in a row were lost with an event. The first one always counts, because it did not record
-/// whether it had started the event; each later one counts only if it had recorded its start.
-fn owners_lost(row: &Claim) -> u32 {
-    if row.taken_over { row.takeovers.saturating_add(1) } else { 0 }
+/// Returns the verdict on an event that has lost too many owners.
+fn verdict(row: &Claim) -> Option<Verdict> {
+    row.is_given_up().then(|| Verdict::Dead {
+        attempts: row.attempts,
+        error: format!("owner lost {} times", row.owners_lost()),
+    })
 }

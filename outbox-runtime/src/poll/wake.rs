@@ -25,6 +25,8 @@ pub(super) struct Calls {
     pub(super) at: Option<Instant>,
     /// Verdicts cannot be written at present.
     recorder_fails: bool,
+    /// Another node delivers.
+    stands_by: bool,
 }
 
 impl Wake {
@@ -77,8 +79,18 @@ impl Wake {
         }
     }
 
+    /// Sets whether another node delivers. While it does, nothing is claimed.
+    pub(crate) fn stands_by(&self, stands_by: bool) {
+        self.call(|calls| {
+            calls.stands_by = stands_by;
+            // Rows may have become due anywhere meanwhile.
+            calls.full_scan |= !stands_by;
+        });
+    }
+
     pub(super) fn may_claim(&self) -> bool {
-        !self.calls().recorder_fails
+        let calls = self.calls();
+        !calls.recorder_fails && !calls.stands_by
     }
 
     /// Returns when it is to be woken.
@@ -101,7 +113,11 @@ impl Wake {
     pub(super) fn take(&self) -> Calls {
         let mut calls = self.calls();
         let taken = *calls;
-        *calls = Calls { recorder_fails: taken.recorder_fails, ..Calls::default() };
+        *calls = Calls {
+            recorder_fails: taken.recorder_fails,
+            stands_by: taken.stands_by,
+            ..Calls::default()
+        };
         if taken.at.is_some_and(|at| at > Instant::now()) {
             calls.at = taken.at;
         }

@@ -6,6 +6,10 @@ use crate::store::Position;
 /// The statuses that are claimed: fresh rows and retried rows.
 pub(super) const KINDS: [Status; 2] = [Status::New, Status::Retry];
 
+/// The places of both in [`KINDS`].
+pub(super) const FRESH: usize = 0;
+pub(super) const RETRIED: usize = 1;
+
 /// The low watermark for each of [`KINDS`]: the position below which an ordinary claim need not look.
 ///
 /// A row that no listener here handles stays at the head of the index for as long as it is pending, and so do dead

@@ -1,7 +1,7 @@
 //! From a checked builder to a running outbox.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
@@ -10,26 +10,26 @@ use tokio_util::sync::CancellationToken;
 use super::gauges::Gauges;
 use super::policy::{self, BREAKER_PAUSE, Transactions};
 use super::purge::{PurgeLoop, Purger};
-use super::relay::Relay;
+use super::registrar::{NodeParts, Registrar, RegistrarLoop};
+use super::relay::{Relay, owner};
+use super::relay_lock::{RelayLock, RelayLockLoop};
 use super::sample::Sampler;
 use super::shared_table::Registration;
 use super::start::{log_findings, log_started};
 use super::stepper::Stepper;
 use super::sticky::StickyConnections;
 use super::unroutable::UnroutableTypes;
-use super::{Builder, Config, Mode, Outbox, Unroutable, lint};
+use super::{Builder, Config, Mode, Outbox, Relay as Relaying, Unroutable, lint};
 use crate::Error;
-use crate::admin::Admin;
 use crate::catch_panic::{self, PanicDetail};
 use crate::dispatch::{Dispatcher, RecordLoop, Recorder, Worker};
-use crate::event::EventId;
-use crate::inflight::{ConcurrencyLimit, InFlight, LeaseTiming};
+use crate::inflight::{ConcurrencyLimit, InFlight, LeaseTiming, Phase};
 use crate::listener::Listeners;
 use crate::log_throttle::LogThrottle;
 use crate::metrics::{Meter, MetricsExporter, NoMetrics};
 use crate::notify::{NotificationListener, Notifier, NotifySignal};
-use crate::poll::{Interest, PollLoop, Poller, Renewer, Wake};
-use crate::retry::Backoff;
+use crate::ordering::OnDead;
+use crate::poll::{InOrder, Interest, PollLoop, Poller, Renewer, Wake};
 use crate::service::{Scheduling, Services};
 use crate::store::{Backend, Store, TypeFilter};
 use crate::trace::Tenant;
@@ -57,7 +57,7 @@ pub(super) async fn assemble<DB: Backend>(
         std::mem::replace(&mut builder.metrics, Box::new(NoMetrics));
     let tenant = if config.redact_tenant { Tenant::Hidden } else { Tenant::Shown };
     let base = Base {
-        meter: Arc::new(Meter::new(exporter, store.table(), &listeners, tenant)),
+        meter: Arc::new(Meter::new(exporter, &store, &listeners, tenant)),
         tenant,
         notify: config.notify.then(Arc::<NotifySignal>::default),
         stop: CancellationToken::new(),
@@ -68,7 +68,7 @@ pub(super) async fn assemble<DB: Backend>(
         store,
     };
     match base.config.mode {
-        Mode::WriterOnly => Ok(base.writer_only(builder, &listeners)),
+        Mode::WriterOnly => Ok(base.writer_only(builder, &listeners).await),
         Mode::Full | Mode::PollerOnly => {
             base.with_relay(builder, listeners, shares_pool, registration).await
         }
@@ -76,61 +76,36 @@ pub(super) async fn assemble<DB: Backend>(
 }
 
 /// What every mode needs.
-struct Base<DB: Backend> {
+pub(super) struct Base<DB: Backend> {
     /// On the application's connections.
-    store: Store<DB>,
-    config: Config,
-    lease: LeaseTiming,
+    pub(super) store: Store<DB>,
+    pub(super) config: Config,
+    pub(super) lease: LeaseTiming,
     /// Whether spans and log lines name it.
-    tenant: Tenant,
-    meter: Arc<Meter>,
-    notify: Option<Arc<NotifySignal>>,
-    stop: CancellationToken,
-    runtime: Handle,
-    scheduling: Scheduling,
+    pub(super) tenant: Tenant,
+    pub(super) meter: Arc<Meter>,
+    pub(super) notify: Option<Arc<NotifySignal>>,
+    pub(super) stop: CancellationToken,
+    pub(super) runtime: Handle,
+    pub(super) scheduling: Scheduling,
 }
 
 impl<DB: Backend> Base<DB> {
-    fn services(&self) -> Services {
+    pub(super) fn services(&self) -> Services {
         let runtime = self.runtime.clone();
         Services::new(&self.stop, runtime, self.lease.longest_pause(), self.scheduling)
     }
 
-    fn notifier(&self, store: &Store<DB>) -> Option<Notifier<DB>> {
+    pub(super) fn notifier(&self, store: &Store<DB>) -> Option<Notifier<DB>> {
         let (signal, store) = (self.notify.clone()?, store.clone());
         Some(Notifier { store, signal, statement_timeout: self.lease.statement_timeout() })
     }
 
-    fn purge_loop(&self, store: &Store<DB>) -> Option<PurgeLoop<DB>> {
+    pub(super) fn purge_loop(&self, store: &Store<DB>) -> Option<PurgeLoop<DB>> {
         let config = self.config.purge.clone()?;
         let (store, statement_timeout) = (store.clone(), self.lease.statement_timeout());
-        Some(PurgeLoop::new(Purger { store, config, statement_timeout }))
-    }
-
-    /// What people use to look into the table. An event that they make due wakes the poller, and other nodes.
-    fn admin(&self, handled: TypeFilter, wake: Option<Arc<Wake>>) -> Admin<DB> {
-        let signal = self.notify.clone();
-        let due = move || {
-            if let Some(wake) = &wake {
-                wake.due();
-            }
-            if let Some(signal) = &signal {
-                signal.send();
-            }
-        };
-        Admin::with(self.store.clone(), handled, Arc::new(due))
-    }
-
-    fn writer_only(self, builder: Builder<DB>, listeners: &Listeners) -> Outbox<DB> {
-        log_started::<DB>(self.store.table(), self.config.mode, None);
-        let services = self.services();
-        services.start_if(self.notifier(&self.store));
-        services.start_if(self.purge_loop(&self.store));
-        let admin = self.admin(TypeFilter::ALL, None);
-        let hot_path = HotPath::new(None, self.notify);
-        let (hooks, no_listener) = (builder.hooks, Arc::clone(listeners.no_listener()));
-        let writer = Writer::with(self.store, hooks, hot_path, Some(self.meter), no_listener);
-        Outbox::new(writer, None, services, admin, self.stop)
+        let order = self.config.in_order();
+        Some(PurgeLoop::new(Purger { store, config, order, statement_timeout }))
     }
 
     async fn with_relay(
@@ -147,7 +122,12 @@ impl<DB: Backend> Base<DB> {
             let connections = self.config.connections_of_relay().pooled;
             self.store.for_relay(connections, self.lease.statement_timeout()).await?
         };
-        Ok(Parts::new(self, builder, listeners, relay_store, shares_pool).start(registration))
+        let mut parts = Parts::new(self, builder, listeners, relay_store, shares_pool);
+        let poller = Arc::new(parts.poller());
+        let registrar = parts.registrar(&poller.store);
+        registrar.start().await;
+        parts.take_lock().await?;
+        Ok(parts.start(registration, registrar, poller))
     }
 }
 
@@ -166,6 +146,8 @@ struct Parts<DB: Backend> {
     wake: Arc<Wake>,
     /// Cancels the calls that still run.
     cancel: CancellationToken,
+    /// Present if one node at a time delivers.
+    lock: Option<Arc<RelayLock<DB>>>,
 }
 
 impl<DB: Backend> Parts<DB> {
@@ -185,11 +167,15 @@ impl<DB: Backend> Parts<DB> {
             .collect();
         let clock = builder.clock.clone();
         let inflight = InFlight::new(policy::limits(config, transactions), &limits, clock);
+        if builder.start_paused {
+            inflight.enter(Phase::Paused);
+        }
         Self {
             owner: owner(config.node_name.as_deref()).into(),
             inflight: Arc::new(inflight),
             wake: Arc::new(Wake::new()),
             cancel: base.stop.child_token(),
+            lock: None,
             transactions,
             base,
             builder,
@@ -199,16 +185,51 @@ impl<DB: Backend> Parts<DB> {
         }
     }
 
-    fn start(mut self, registration: Option<Registration>) -> Outbox<DB> {
+    /// Takes the relay lock, or stands by. An outbox without connections of its own is the only one: its database is in
+    /// memory, or a test's.
+    async fn take_lock(&mut self) -> Result<(), Error> {
+        if self.base.config.relay == Relaying::SingleActive && !self.shares_pool {
+            let lock = RelayLock {
+                store: self.relay_store.clone(),
+                owner: Arc::clone(&self.owner),
+                inflight: Arc::clone(&self.inflight),
+                wake: Arc::clone(&self.wake),
+                meter: Arc::clone(&self.base.meter),
+                state: Mutex::default(),
+            };
+            // Boxed: with TLS in the driver it is large, and few outboxes have a lock.
+            Box::pin(lock.start()).await?;
+            self.lock = Some(Arc::new(lock));
+        }
+        Ok(())
+    }
+
+    fn registrar(&self, store: &Store<DB>) -> Arc<Registrar<DB>> {
+        let node = NodeParts {
+            owner: Arc::clone(&self.owner),
+            mode: self.base.config.mode,
+            inflight: Arc::clone(&self.inflight),
+            listeners: Arc::clone(&self.listeners),
+            wake: Arc::clone(&self.wake),
+        };
+        self.base.registrar(store, &self.listeners, Some(node))
+    }
+
+    fn start(
+        mut self,
+        registration: Option<Registration>,
+        registrar: Arc<Registrar<DB>>,
+        poller: Arc<Poller<DB>>,
+    ) -> Outbox<DB> {
         let relay = (&*self.owner, self.listeners.iter().count());
-        log_started::<DB>(self.base.store.table(), self.base.config.mode, Some(relay));
+        log_started(&self.base.store, self.base.config.mode, Some(relay));
         let writer = self.writer();
         let dispatcher = Arc::new(self.dispatcher(&writer));
         let recorder = Arc::new(self.recorder());
-        let poller = Arc::new(self.poller());
         let keepers = self.start_keepers(&recorder, &poller);
         let workers = self.start_workers(&dispatcher);
         let sources = self.start_sources(&poller);
+        sources.start(RegistrarLoop::new(Arc::clone(&registrar)));
         let stepper = (self.base.scheduling == Scheduling::Stepped).then(|| Stepper {
             poller: Arc::clone(&poller),
             dispatcher,
@@ -217,6 +238,8 @@ impl<DB: Backend> Parts<DB> {
         });
         let admin = self.base.admin(self.handled(), Some(Arc::clone(&self.wake)));
         let extras = self.base.services();
+        let lock_loop = self.base.services();
+        lock_loop.start_if(self.lock.clone().map(RelayLockLoop));
         let relay = Relay {
             stepper,
             inflight: self.inflight,
@@ -228,7 +251,10 @@ impl<DB: Backend> Parts<DB> {
             keepers,
             cancel: self.cancel,
             drain_timeout: self.base.config.drain_timeout,
+            lock: self.lock,
+            lock_loop,
             own_pool: (!self.shares_pool).then(|| self.relay_store.pool().clone()),
+            registrar,
             registration,
             ended: Mutex::new(None),
         };
@@ -255,6 +281,7 @@ impl<DB: Backend> Parts<DB> {
             wake: Arc::clone(&self.wake),
             meter: Arc::clone(&self.base.meter),
             admission,
+            ordered: config.in_order().is_some(),
             store: self.base.store.clone(),
             runtime: self.base.runtime.clone(),
             full: LogThrottle::default(),
@@ -262,8 +289,8 @@ impl<DB: Backend> Parts<DB> {
         let hot_path = HotPath::new(Some(relay), self.base.notify.clone());
         let hooks = std::mem::take(&mut self.builder.hooks);
         let meter = Some(Arc::clone(&self.base.meter));
-        let no_listener = Arc::clone(self.listeners.no_listener());
-        Writer::with(self.base.store.clone(), hooks, hot_path, meter, no_listener)
+        let audience = self.listeners.audience();
+        Writer::with(self.base.store.clone(), hooks, hot_path, meter, audience)
     }
 
     fn recorder(&self) -> Recorder<DB> {
@@ -293,7 +320,8 @@ impl<DB: Backend> Parts<DB> {
 
     fn dispatcher(&mut self, writer: &Writer<DB>) -> Dispatcher<DB> {
         let config = &self.base.config;
-        let backoff = self.backoff((config.retry_base, config.retry_max));
+        let scheduling = self.base.scheduling;
+        let backoff = policy::backoff(scheduling, (config.retry_base, config.retry_max));
         let (retry, transactions) = (self.builder.policy.as_ref(), self.transactions);
         let policies = self.listeners.iter().map(|listener| {
             policy::delivery_policy(config, listener, &backoff, retry, transactions)
@@ -304,10 +332,11 @@ impl<DB: Backend> Parts<DB> {
             completion: config.completion,
             statement_timeout: self.base.lease.statement_timeout(),
             inflight: Arc::clone(&self.inflight),
+            shared_workers: self.builder.shared_workers.take(),
             listeners: Arc::clone(&self.listeners),
             policies: policies.collect(),
             interceptors: std::mem::take(&mut self.builder.interceptors),
-            breaker_pause: self.backoff(BREAKER_PAUSE),
+            breaker_pause: policy::backoff(scheduling, BREAKER_PAUSE),
             meter: Arc::clone(&self.base.meter),
             wake: Arc::clone(&self.wake),
             cancel: self.cancel.clone(),
@@ -316,15 +345,6 @@ impl<DB: Backend> Parts<DB> {
                 true => PanicDetail::Place,
                 false => PanicDetail::PlaceAndText,
             },
-        }
-    }
-
-    /// Delays between a first and a longest one. Without jitter in a test, which knows when an event is due.
-    fn backoff(&self, (base, max): (Duration, Duration)) -> Backoff {
-        let backoff = Backoff::unchecked(base, max);
-        match self.base.scheduling {
-            Scheduling::Spawned => backoff,
-            Scheduling::Stepped => backoff.with_random(|| 0.5),
         }
     }
 
@@ -346,8 +366,13 @@ impl<DB: Backend> Parts<DB> {
             batch: config.batch_size,
             interval: config.poll_interval,
             skip_recent: config.skip_recent,
+            order: config
+                .in_order()
+                .map(|on_dead| InOrder::new(on_dead, self.builder.handler.is_some())),
             statement_timeout: self.base.lease.statement_timeout(),
+            in_sequence: config.is_in_sequence(),
             scan_failed: LogThrottle::default(),
+            expand_failed: LogThrottle::default(),
             taken_over: LogThrottle::default(),
             rounds: Mutex::default(),
             asked: std::sync::Mutex::default(),
@@ -359,7 +384,8 @@ impl<DB: Backend> Parts<DB> {
         let keepers = self.base.services();
         keepers.start(RecordLoop::new(Arc::clone(recorder)));
         keepers.start(self.renewer());
-        keepers.start(Gauges::new(Arc::clone(&self.inflight), Arc::clone(&self.base.meter)));
+        let (inflight, listeners) = (Arc::clone(&self.inflight), Arc::clone(&self.listeners));
+        keepers.start(Gauges::new(inflight, listeners, Arc::clone(&self.base.meter)));
         let sticky = vec![recorder.store.clone(), poller.store.clone()];
         keepers.start_if(StickyConnections::new(sticky));
         keepers
@@ -389,33 +415,18 @@ impl<DB: Backend> Parts<DB> {
         sources
     }
 
-    /// The event types that this process handles. A handler takes every event, so none is unroutable.
+    /// The rows that this process handles.
     fn handled(&self) -> TypeFilter {
-        match self.builder.handler {
-            Some(_) => TypeFilter::ALL,
-            None => self.interest().of_all(&self.relay_store),
-        }
+        let everything = self.builder.handler.is_some();
+        Interest::new(Arc::clone(&self.listeners), everything).of_all(&self.relay_store)
     }
 
     fn sampler(&self) -> Sampler<DB> {
-        Sampler {
-            // It runs several statements in a row on one connection, and releases that itself.
-            store: self.sticky_store(),
-            handled: self.handled(),
-            meter: Arc::clone(&self.base.meter),
-            statement_timeout: self.base.lease.statement_timeout(),
-            unroutable: UnroutableTypes::new(self.listeners.iter().next().is_some()),
-            next: Instant::now(),
-            skipped: 0,
-        }
-    }
-}
-
-/// Returns a name that no other start of any process has.
-fn owner(node: Option<&str>) -> String {
-    let suffix = EventId::generate();
-    match node {
-        Some(node) => format!("{node}-{suffix}"),
-        None => suffix.to_string(),
+        // It runs several statements in a row on one connection, and releases that itself.
+        let (store, meter) = (self.sticky_store(), Arc::clone(&self.base.meter));
+        let unroutable = UnroutableTypes::new(self.listeners.iter().next().is_some());
+        let limit = self.base.lease.statement_timeout();
+        let blocks = self.base.config.in_order() == Some(OnDead::Block);
+        Sampler::new(store, self.handled(), meter, limit, unroutable).dead_letters_block(blocks)
     }
 }

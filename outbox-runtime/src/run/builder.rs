@@ -1,4 +1,5 @@
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 use sqlx::Pool;
@@ -6,9 +7,12 @@ use sqlx::Pool;
 use super::{Config, Outbox};
 use crate::Error;
 use crate::clock::Clock;
-use crate::dispatch::{After, Before, EventInterceptor, Interceptors};
+use crate::dispatch::{After, Before, EventInterceptor, Interceptors, SharedWorkers};
 use crate::event::EventEnvelope;
-use crate::listener::{ListenerError, ListenerRegistry, Result as ListenerResult, Unhandled};
+use crate::listener::{
+    Delivery, ForwardFilter, IntoOutcome, ListenerError, ListenerOptions, ListenerRegistry, Place,
+    Result as ListenerResult, Unhandled,
+};
 use crate::metrics::{MetricsExporter, NoMetrics};
 use crate::poll::PollerHandler;
 use crate::retry::RetryPolicy;
@@ -89,13 +93,19 @@ use crate::write::WriterHook;
 ///
 /// # Several outboxes in one process
 ///
-/// Each outbox has a table and a relay of its own. [`name`](Self::name) separates their listeners:
+/// Each outbox has a table and a relay of its own. [`name`](Self::name) separates their listeners, and
+/// [`outbox::group`](crate::group) starts them together:
 ///
 /// ```no_run
 /// # async fn example(orders_db: sqlx::PgPool, audit_db: sqlx::SqlitePool) -> outbox::Result<()> {
-/// // Uses the listeners that are declared with `#[listener(outbox = "orders", ..)]`.
-/// let orders = outbox::builder(orders_db).name("orders").start().await?;
-/// let audit = outbox::builder(audit_db).name("audit").table("audit_event").start().await?;
+/// let outboxes = outbox::group((
+///     // Uses the listeners that are declared with `#[listener(outbox = "orders", ..)]`.
+///     outbox::builder(orders_db).name("orders"),
+///     outbox::builder(audit_db).name("audit").table("audit_event"),
+/// ))
+/// .start()
+/// .await?;
+/// let (orders, audit) = outboxes.handles();
 /// # Ok(())
 /// # }
 /// ```
@@ -103,7 +113,7 @@ use crate::write::WriterHook;
 pub struct Builder<DB: Backend> {
     pub(super) pool: Pool<DB>,
     pub(super) config: Config,
-    name: Option<String>,
+    pub(super) name: Option<String>,
     registry: Option<ListenerRegistry>,
     changes: Vec<Change>,
     pub(super) hooks: Vec<Arc<dyn WriterHook>>,
@@ -111,6 +121,14 @@ pub struct Builder<DB: Backend> {
     pub(super) policy: Option<Arc<dyn RetryPolicy>>,
     pub(super) metrics: Box<dyn MetricsExporter>,
     pub(super) handler: Option<Arc<dyn PollerHandler>>,
+    /// Present if it is in a group that shares its workers.
+    pub(super) shared_workers: Option<SharedWorkers>,
+    /// Whether it delivers nothing before it is resumed.
+    pub(super) start_paused: bool,
+    /// Whether the mode was set to the one with the hot queue, and not left to its default.
+    pub(super) asks_for_hot_path: bool,
+    /// Where it was made.
+    pub(super) place: Place,
     pub(crate) clock: Clock,
     pub(crate) harness: Option<TestHarness>,
 }
@@ -126,7 +144,9 @@ impl<DB: Backend> fmt::Debug for Builder<DB> {
 
 impl<DB: Backend> Builder<DB> {
     /// Makes a builder with all defaults. [`outbox::builder(pool)`](crate::builder) is the shorter form.
+    #[track_caller]
     pub fn new(pool: Pool<DB>) -> Self {
+        let place = Location::caller();
         Self {
             pool,
             config: Config::default(),
@@ -138,6 +158,10 @@ impl<DB: Backend> Builder<DB> {
             policy: None,
             metrics: Box::new(NoMetrics),
             handler: None,
+            shared_workers: None,
+            start_paused: false,
+            asks_for_hot_path: false,
+            place: Place { file: place.file(), line: place.line() },
             clock: Clock::System,
             harness: None,
         }
@@ -164,9 +188,10 @@ impl<DB: Backend> Builder<DB> {
     /// Sets the name of this outbox, which selects its listeners: those declared with `#[listener(outbox = "name")]`,
     /// instead of those that name no outbox.
     ///
-    /// Use it when one process runs several outboxes. The name is not stored; the [`table`](Self::table) is what
-    /// separates the events of two outboxes in one database. It has no effect together with
-    /// [`listeners`](Self::listeners).
+    /// Use it when one process runs several outboxes, and start them with a [`group`](crate::group), which reports
+    /// listeners with a name that no outbox has. The name is also in the log lines and spans that name the table, and is
+    /// the label `outbox` of metrics. It is not stored; the [`table`](Self::table) is what separates the events of two
+    /// outboxes in one database. Together with [`listeners`](Self::listeners) it selects nothing and is only a label.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -199,6 +224,45 @@ impl<DB: Backend> Builder<DB> {
     /// was not added is reported by [`start`](Self::start), with the place of the listener.
     pub fn state<T: Send + Sync + 'static>(self, state: T) -> Self {
         self.change(|registry| registry.state(state))
+    }
+
+    /// Adds a listener for the events of many types: those that `filter` selects, in addition to their
+    /// other listeners.
+    ///
+    /// It is a subscription with this name: it succeeds, fails and is retried on its own, and its deliveries are rows of
+    /// their own. Use it to pass events on to a message broker, or to keep a log of all of them. The listener receives
+    /// an untyped [`Delivery`]; see [`ListenerRegistry::forward_with`] for retries, a time-out or a concurrency limit of
+    /// its own.
+    ///
+    /// ```no_run
+    /// use outbox::listener::{Delivery, ForwardFilter};
+    ///
+    /// # async fn example(pool: sqlx::PgPool) -> outbox::Result<()> {
+    /// let outbox = outbox::builder(pool)
+    ///     .forward("audit", ForwardFilter::all(), |delivery: Delivery| async move {
+    ///         println!("{}", delivery.envelope().event_type());
+    ///     })
+    ///     .start()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn forward<F, Fut>(
+        self,
+        name: impl Into<String>,
+        filter: ForwardFilter,
+        listener: F,
+    ) -> Self
+    where
+        F: Fn(Delivery) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        let (name, location) = (name.into(), Location::caller());
+        let place = Place { file: location.file(), line: location.line() };
+        self.change(move |registry| {
+            registry.forward_at(place, ListenerOptions::new(), name, filter, listener)
+        })
     }
 
     /// Sets the policy for unhandled events: variants that this program declares with `#[derive(EventType)]` and that
@@ -333,6 +397,8 @@ impl<DB: Backend> Builder<DB> {
     ///   contains the SQL that a user with more privileges can run.
     /// - `Database`: the database cannot be reached, or refuses the login.
     /// - `SharedMemory`: the pool of a SQLite database in memory has more than one connection.
+    /// - `SharedTable`, `DifferentOrder`, `DifferentRelay`: a running outbox of this process has the same table, and would take events
+    ///   from this one.
     ///
     /// # Panics
     /// Panics if it is not called in a tokio runtime.

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::PurgeConfig;
 use crate::error::ConfigFault;
+use crate::ordering::{OnDead, Ordering};
 use crate::store::{Completion, DEFAULT_TABLE, Table};
 
 /// The options of an outbox, each with a default.
@@ -31,12 +32,14 @@ use crate::store::{Completion, DEFAULT_TABLE, Table};
 ///
 /// ```
 /// use outbox::Config;
-/// use outbox::config::{Completion, Mode, PurgeConfig, Unroutable};
+/// use outbox::config::{Completion, Mode, OnDead, Ordering, PurgeConfig, Relay, Unroutable};
 /// use std::time::Duration;
 ///
 /// let config = Config::default();
 /// assert_eq!(config.table, "outbox_event");
 /// assert_eq!(config.mode, Mode::Full);
+/// assert_eq!((config.order, config.on_dead), (Ordering::Unordered, OnDead::Block));
+/// assert_eq!(config.relay, Relay::Shared);
 /// assert_eq!(config.node_name, None);
 /// assert_eq!(config.workers, 32);
 /// assert_eq!(config.hot_capacity, 1_000);
@@ -66,6 +69,17 @@ pub struct Config {
     pub table: String,
     /// The role of this process: to write events, to deliver them, or both. The default is [`Mode::Full`].
     pub mode: Mode,
+    /// The order of deliveries. The default is [`Ordering::Unordered`].
+    ///
+    /// All processes that deliver events of a table must have the same order.
+    pub order: Ordering,
+    /// What a dead letter does to the later events of its aggregate, if they are ordered. The default is
+    /// [`OnDead::Block`].
+    pub on_dead: OnDead,
+    /// Whether all processes deliver, or one at a time. The default is [`Relay::Shared`].
+    ///
+    /// All processes of a table must use the same setting.
+    pub relay: Relay,
     /// A name for this process in the column `locked_by`, such as the host or pod. The default is `None`.
     ///
     /// A random suffix makes it unique. Set it to find out which process holds an event; at most 100 printable ASCII
@@ -172,6 +186,9 @@ impl Default for Config {
         Self {
             table: DEFAULT_TABLE.to_owned(),
             mode: Mode::default(),
+            order: Ordering::default(),
+            on_dead: OnDead::default(),
+            relay: Relay::default(),
             node_name: None,
             workers: 32,
             hot_capacity: 1_000,
@@ -232,6 +249,39 @@ pub enum Mode {
     WriterOnly,
 }
 
+/// How the relays of several processes share a table.
+///
+/// All processes of a table must use the same setting. A process in the mode [`WriterOnly`](Mode::WriterOnly) has no
+/// relay, so that it makes no difference there.
+///
+/// ```no_run
+/// use outbox::config::Relay;
+///
+/// # async fn example(pool: sqlx::PgPool) -> outbox::Result<()> {
+/// let outbox = outbox::builder(pool).relay(Relay::SingleActive).start().await?;
+/// println!("{}", if outbox.is_active() { "delivers" } else { "stands by" });
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Relay {
+    /// Every process delivers; each claims a part of the events.
+    #[default]
+    Shared,
+    /// One process at a time delivers. The others stand by: they write, but neither claim events nor use the hot queue,
+    /// and one of them takes over when the active process ends or loses its connection.
+    ///
+    /// The active process keeps a lock in the database on a connection of its own, in addition to those of the pool
+    /// ([`Config::relay_connections`]). It stops claiming and starting calls if the lock is not confirmed for 3
+    /// seconds, and the server passes the lock on after 5 at the earliest (SQLite: 8 and 10). After a crash, another
+    /// process delivers within about a second; on SQLite within 10 seconds.
+    ///
+    /// The lock belongs to a session, so a connection pooler in transaction mode cannot keep it:
+    /// [`start`](super::Builder::start) reports [`StartFault::PooledSessions`](crate::StartFault::PooledSessions).
+    SingleActive,
+}
+
 /// The policy for unroutable events: pending rows whose event type and aggregate type no listener of this process
 /// handles.
 ///
@@ -264,6 +314,11 @@ const TABLE_NAME: &str = "`name` or `schema.name`, each of 1 to 63 ASCII letters
 const MAX_NODE_NAME: usize = 100;
 
 impl Config {
+    /// Returns what a dead letter does to the events after it; `None` if events are not ordered.
+    pub(super) fn in_order(&self) -> Option<OnDead> {
+        (self.order == Ordering::PerAggregate).then_some(self.on_dead)
+    }
+
     /// Returns all faults of the configuration; an empty list if it is valid.
     ///
     /// [`Builder::start`](super::Builder::start) does the same check and reports the faults in

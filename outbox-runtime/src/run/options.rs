@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Builder, Mode, PurgeConfig, Unroutable};
+use super::{Builder, Mode, PurgeConfig, Relay, Unroutable};
+use crate::ordering::{OnDead, Ordering};
 use crate::store::{Backend, Completion};
 
 impl<DB: Backend> Builder<DB> {
@@ -27,8 +28,38 @@ impl<DB: Backend> Builder<DB> {
     ///
     /// Choose [`Mode::WriterOnly`] for processes that must not run listeners, such as the web servers in front of a
     /// separate worker: they need no listeners and open no additional connections.
+    ///
+    /// [`Mode::Full`] is the default. To set it together with an [`order`](Self::order) is a fault: events of an
+    /// aggregate cannot take the hot queue then.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.config.mode = mode;
+        self.asks_for_hot_path = mode == Mode::Full;
+        self
+    }
+
+    /// Sets the order of deliveries. The default is [`Ordering::Unordered`].
+    ///
+    /// With [`Ordering::PerAggregate`], events of one aggregate are delivered one at a time, in the order in which they
+    /// were written, through retries and across processes. Use the same order in all processes of a table.
+    pub fn order(mut self, order: Ordering) -> Self {
+        self.config.order = order;
+        self
+    }
+
+    /// Sets what a dead letter does to the later events of its aggregate, if they are [ordered](Self::order). The
+    /// default is [`OnDead::Block`]: they wait until it is replayed or discarded.
+    pub fn on_dead(mut self, policy: OnDead) -> Self {
+        self.config.on_dead = policy;
+        self
+    }
+
+    /// Sets whether all processes deliver, or one at a time. The default is [`Relay::Shared`].
+    ///
+    /// With [`Relay::SingleActive`], one process delivers and the others stand by until it ends or loses its connection.
+    /// Use the same setting in all processes of a table. [`Outbox::is_active`](crate::Outbox::is_active) tells which
+    /// one delivers.
+    pub fn relay(mut self, relay: Relay) -> Self {
+        self.config.relay = relay;
         self
     }
 

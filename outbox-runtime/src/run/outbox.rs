@@ -245,7 +245,8 @@ impl<DB: Backend> Outbox<DB> {
     /// Claims one batch of due events now, and queues them for the workers. Returns the number of claimed events.
     ///
     /// The poller does this by itself; use it in programs that are started periodically, together with
-    /// [`drained`](Self::drained), and in tests. A paused outbox claims nothing.
+    /// [`drained`](Self::drained), and in tests. An outbox that is paused or [stands by](crate::Relay::SingleActive)
+    /// claims nothing.
     ///
     /// # Errors
     /// - [`Error::Database`] or [`Error::TimedOut`] if the database fails; no event is lost, so try again later.
@@ -263,7 +264,8 @@ impl<DB: Backend> Outbox<DB> {
     /// to be recorded.
     ///
     /// Use it at the end of a periodic job, before [`shutdown`](Self::shutdown), and in tests. Events that become due
-    /// later, such as delayed events and retries, are not waited for. In a paused outbox only the events in flight are.
+    /// later, such as delayed events and retries, are not waited for. In an outbox that is paused or [stands
+    /// by](crate::Relay::SingleActive), only the events in flight are.
     /// While other processes keep writing, it may not return: bound it with a time-out.
     ///
     /// ```no_run
@@ -294,7 +296,8 @@ impl<DB: Backend> Outbox<DB> {
     ///
     /// Queued events are released for other processes, and running calls are completed. Events can still be written;
     /// they stay in the table. Use it for maintenance of something that all listeners depend on. Other processes are
-    /// not paused.
+    /// not paused: with [`Relay::SingleActive`](crate::Relay::SingleActive), one of them takes over when the running
+    /// calls have ended.
     ///
     /// # Errors
     /// [`Error::WriterOnly`] if this process has no relay, and [`Error::Closed`] after a shutdown.
@@ -310,6 +313,25 @@ impl<DB: Backend> Outbox<DB> {
     pub fn resume(&self) -> Result<(), Error> {
         self.relay()?.resume();
         Ok(())
+    }
+
+    /// Returns whether this process delivers events: it has a relay that is neither paused nor shut down, and does not
+    /// [stand by](crate::Relay::SingleActive) for the relay of another process.
+    ///
+    /// With [`Relay::SingleActive`](crate::Relay::SingleActive) it answers which process of a table is the active one,
+    /// for example on a status page. The answer may change at any time, so do not decide about deliveries with it.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: sqlx::PgPool) -> outbox::Result<()> {
+    /// use outbox::config::Relay;
+    ///
+    /// let outbox = outbox::builder(pool).relay(Relay::SingleActive).start().await?;
+    /// println!("{}", if outbox.is_active() { "delivers" } else { "stands by" });
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_active(&self) -> bool {
+        self.inner.relay.as_ref().is_some_and(Relay::is_active)
     }
 
     /// Shuts down gracefully: completes what is in flight, records the results, and releases the rest for other

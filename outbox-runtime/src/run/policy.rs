@@ -8,6 +8,7 @@ use crate::dispatch::DeliveryPolicy;
 use crate::inflight::{ConcurrencyLimit, LeaseTiming, Limits};
 use crate::listener::{Listener, Timeout};
 use crate::retry::{Backoff, RetryPolicy};
+use crate::service::Scheduling;
 
 /// The circuit breaker pauses a listener for about a second first, and for a minute at most.
 pub(super) const BREAKER_PAUSE: (Duration, Duration) =
@@ -43,6 +44,17 @@ pub(super) fn limits(config: &Config, transactions: Transactions) -> Limits {
         lease: LeaseTiming::new(config.lease),
         suspects: config.workers,
         transactions: transactions.most,
+        order: config.in_order(),
+        in_sequence: config.is_in_sequence(),
+    }
+}
+
+/// Returns delays between a first and a longest one. Without jitter in a test, which knows when an event is due.
+pub(super) fn backoff(scheduling: Scheduling, (base, max): (Duration, Duration)) -> Backoff {
+    let backoff = Backoff::unchecked(base, max);
+    match scheduling {
+        Scheduling::Spawned => backoff,
+        Scheduling::Stepped => backoff.with_random(|| 0.5),
     }
 }
 

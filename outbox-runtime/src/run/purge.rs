@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::PurgeConfig;
 use crate::Error;
 use crate::error::StartError;
+use crate::ordering::OnDead;
 use crate::service::{Scheduling, Service, Services, within};
 use crate::store::{Aged, Backend, Purged, Store, Table};
 use crate::throttle::Throttle;
@@ -88,8 +89,8 @@ impl<DB: Backend> PurgeScheduler<DB> {
         if !faults.is_empty() {
             return Err(StartError::new(faults.into_iter().map(Into::into).collect()).into());
         }
-        let purger =
-            Purger { store: Store::new(pool, table), config, statement_timeout: BATCH_TIMEOUT };
+        let (store, statement_timeout) = (Store::new(pool, table), BATCH_TIMEOUT);
+        let purger = Purger { store, config, order: None, statement_timeout };
         Ok(Self { purger, running: Mutex::new(Running::NotStarted) })
     }
 
@@ -298,13 +299,16 @@ struct Batch {
 pub(super) struct Purger<DB: Backend> {
     pub(super) store: Store<DB>,
     pub(super) config: PurgeConfig,
+    /// How this process delivers in order; `None` if it does not, or only purges.
+    pub(super) order: Option<OnDead>,
     pub(super) statement_timeout: Duration,
 }
 
 impl<DB: Backend> Clone for Purger<DB> {
     fn clone(&self) -> Self {
-        let Self { store, config, statement_timeout } = self;
-        Self { store: store.clone(), config: config.clone(), statement_timeout: *statement_timeout }
+        let Self { store, config, order, statement_timeout } = self;
+        let (store, config) = (store.clone(), config.clone());
+        Self { store, config, order: *order, statement_timeout: *statement_timeout }
     }
 }
 
@@ -317,6 +321,17 @@ impl<DB: Backend> Purger<DB> {
         targets.extend(any_status_after.map(any));
         let (throttle, report) = (Throttle::default(), PurgeReport::default());
         Purge { purger: self, targets, throttle, report, started: Instant::now() }
+    }
+
+    /// Returns whether dead letters hold back the later events of their aggregates, so that only a person may delete
+    /// them.
+    async fn dead_letters_block(&self) -> Result<bool, Error> {
+        let order = match self.order {
+            Some(order) => Some(order),
+            // Another process may deliver in order.
+            None => self.store.recorded_order().await?,
+        };
+        Ok(order == Some(OnDead::Block))
     }
 
     async fn batch(&self, target: Target) -> Result<Batch, Error> {
@@ -334,7 +349,10 @@ impl<DB: Backend> Purger<DB> {
                     Ok(batch(purged, Target::Done { age, after: purged.until }))
                 }
                 Target::Dead { age, after } => {
-                    let purged = self.store.purge_dead(age, after, rows).await?;
+                    let purged = match self.dead_letters_block().await? {
+                        true => self.store.purge_unordered_dead(age, after, rows).await?,
+                        false => self.store.purge_dead(age, after, rows).await?,
+                    };
                     Ok(batch(purged, Target::Dead { age, after: purged.until }))
                 }
                 Target::Any { age, after, empty_batches } => {

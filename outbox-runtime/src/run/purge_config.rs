@@ -29,7 +29,9 @@ pub struct PurgeConfig {
     /// How long dead letters are kept, from the time at which they were given up; `None` keeps them until they are
     /// replayed or discarded. The default is `None`.
     ///
-    /// A dead letter is an event that was not handled: set it only if such events lose their value with time.
+    /// A dead letter is an event that was not handled: set it only if such events lose their value with time. Where
+    /// events are ordered and dead letters block ([`OnDead::Block`](crate::OnDead::Block)), those of aggregates are kept
+    /// all the same.
     pub dead_retention: Option<Duration>,
     /// The time between two purges. The default is 1 hour.
     ///

@@ -6,9 +6,12 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::registrar::Registrar;
+use super::relay_lock::RelayLock;
 use super::shared_table::Registration;
 use crate::Error;
 use crate::dispatch::Recorder;
+use crate::event::EventId;
 use crate::inflight::{InFlight, Phase};
 use crate::poll::{Poller, Wake};
 use crate::service::Services;
@@ -28,10 +31,16 @@ pub(super) struct Relay<DB: Backend> {
     /// Cancels the calls that still run.
     pub(super) cancel: CancellationToken,
     pub(super) drain_timeout: Duration,
+    /// Present if one node at a time delivers.
+    pub(super) lock: Option<Arc<RelayLock<DB>>>,
+    /// Keeps the lock until every row is released.
+    pub(super) lock_loop: Services,
     /// The relay's own connections, if it has any.
     pub(super) own_pool: Option<Pool<DB>>,
     /// Steps in place of the loops, in a test.
     pub(super) stepper: Option<super::Stepper<DB>>,
+    /// Lists it among the nodes of all processes.
+    pub(super) registrar: Arc<Registrar<DB>>,
     /// Its place among the outboxes of this process.
     pub(super) registration: Option<Registration>,
     /// Whether it has been shut down, and how that ended.
@@ -74,6 +83,10 @@ impl<DB: Backend> Relay<DB> {
                 Phase::Paused => return Ok(()),
                 Phase::Draining | Phase::Closed => return Err(Error::Closed),
                 Phase::Running => {}
+            }
+            if !self.inflight.is_active() {
+                // Another node delivers what is due.
+                return Ok(());
             }
             if self.round().await? == 0 && self.inflight.len() == 0 {
                 return Ok(());
@@ -128,6 +141,8 @@ impl<DB: Backend> Relay<DB> {
                  lease expires"
             );
         }
+        let _ = timeout_at(step(CLOSING_STEPS), self.release_lock()).await;
+        let _ = timeout_at(step(CLOSING_STEPS), Box::pin(self.registrar.leave())).await;
         self.recorder.store.release_connection();
         self.poller.store.release_connection();
         if let Some(pool) = &self.own_pool {
@@ -137,9 +152,24 @@ impl<DB: Backend> Relay<DB> {
         // They are scraped for as long as the process lives.
         self.recorder.meter.report(|exporter| exporter.queue_depth(0, 0));
         self.recorder.meter.report(|exporter| exporter.paused_listeners(0));
+        self.recorder.meter.report(|exporter| exporter.paused_subscriptions(0));
+        self.recorder.meter.report(|exporter| exporter.active(false));
         self.registration.iter().for_each(Registration::end);
         *ended = Some(flushed.is_ok());
         flushed
+    }
+
+    /// Lets another node deliver.
+    async fn release_lock(&self) {
+        self.lock_loop.stop().await;
+        if let Some(lock) = &self.lock {
+            lock.release().await;
+        }
+    }
+
+    /// Returns whether this node delivers, or would if an event were due.
+    pub(super) fn is_active(&self) -> bool {
+        self.inflight.phase() == Phase::Running && self.inflight.is_active()
     }
 
     /// Settles what is left, until a deadline.
@@ -162,5 +192,14 @@ impl<DB: Backend> Relay<DB> {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+    }
+}
+
+/// Returns a name that no other start of any process has.
+pub(super) fn owner(node: Option<&str>) -> String {
+    let suffix = EventId::generate();
+    match node {
+        Some(node) => format!("{node}-{suffix}"),
+        None => suffix.to_string(),
     }
 }

@@ -13,14 +13,16 @@ use crate::store::{Backend, Store, TypeFilter};
 /// Reads the state of the table from time to time. The figures stay the same until the next time, however often
 /// they are scraped.
 pub(super) struct Sampler<DB: Backend> {
-    pub(super) store: Store<DB>,
-    pub(super) handled: TypeFilter,
-    pub(super) meter: Arc<Meter>,
-    pub(super) statement_timeout: Duration,
-    pub(super) unroutable: UnroutableTypes,
-    pub(super) next: Instant,
+    store: Store<DB>,
+    handled: TypeFilter,
+    meter: Arc<Meter>,
+    statement_timeout: Duration,
+    /// Whether dead letters hold back the later events of their aggregates.
+    dead_letters_block: bool,
+    unroutable: UnroutableTypes,
+    next: Instant,
     /// How many intervals pass before the table is read again.
-    pub(super) skipped: u32,
+    skipped: u32,
 }
 
 const INTERVAL: Duration = Duration::from_secs(15);
@@ -33,6 +35,35 @@ const LONGEST_REST: Duration = Duration::from_secs(10 * 60);
 fn rest_after(took: Duration) -> u32 {
     let rest = took.saturating_mul(PART).clamp(INTERVAL, LONGEST_REST);
     u32::try_from(rest.as_secs() / INTERVAL.as_secs()).unwrap_or(u32::MAX)
+}
+
+impl<DB: Backend> Sampler<DB> {
+    /// Returns a sampler that begins now.
+    pub(super) fn new(
+        store: Store<DB>,
+        handled: TypeFilter,
+        meter: Arc<Meter>,
+        statement_timeout: Duration,
+        unroutable: UnroutableTypes,
+    ) -> Self {
+        let (dead_letters_block, next, skipped) = (false, Instant::now(), 0);
+        Self {
+            store,
+            handled,
+            meter,
+            statement_timeout,
+            dead_letters_block,
+            unroutable,
+            next,
+            skipped,
+        }
+    }
+
+    /// Counts the aggregates that are held back, if dead letters do that.
+    pub(super) fn dead_letters_block(mut self, block: bool) -> Self {
+        self.dead_letters_block = block;
+        self
+    }
 }
 
 impl<DB: Backend> Service for Sampler<DB> {
@@ -67,6 +98,14 @@ impl<DB: Backend> Sampler<DB> {
         let (store, limit) = (&self.store, self.statement_timeout);
         let stats = within(limit, "reading statistics", store.stats(&self.handled)).await?;
         self.meter.report(|exporter| exporter.table(&stats));
+        let blocked = match stats.dead {
+            dead if dead > 0 && self.dead_letters_block => {
+                let count = store.count_blocked_by_dead();
+                within(limit, "counting blocked aggregates", count).await?
+            }
+            _ => 0,
+        };
+        self.meter.report(|exporter| exporter.blocked_aggregates(blocked));
         let types = match stats.unroutable {
             0 => BTreeMap::new(),
             _ => {
@@ -74,7 +113,7 @@ impl<DB: Backend> Sampler<DB> {
                 within(limit, "looking for unroutable events", types).await?
             }
         };
-        self.unroutable.report(store.table(), types);
+        self.unroutable.report(store.name(), store.table(), types);
         Ok(())
     }
 }

@@ -3,16 +3,17 @@
 //! Two outboxes on one table claim its rows from each other. That is what two nodes do, and nothing is wrong with it as
 //! long as both would call the same listener. If they would not, each event reaches one of the two listeners by chance,
 //! and the other one never hears of it. So a start is refused if a running outbox of this process handles the same
-//! event with another listener.
+//! event with another listener, or delivers in another order.
 //!
 //! Listeners are the same if they are declared at the same place. Other processes are not known here: in a rolling
 //! deployment they may well run another version of a listener.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{self, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::{Config, Relay};
 use crate::error::StartFault;
-use crate::listener::Listeners;
+use crate::listener::{Listeners, Place};
 use crate::store::{Table, TableIdentity};
 
 /// The running outboxes with a relay.
@@ -25,6 +26,9 @@ struct Running {
     id: u64,
     table: TableIdentity,
     listeners: Arc<Listeners>,
+    config: Config,
+    /// Where its builder was made.
+    place: Place,
 }
 
 fn running() -> MutexGuard<'static, Vec<Running>> {
@@ -46,18 +50,42 @@ impl Registration {
         name: &Table,
         table: TableIdentity,
         listeners: &Arc<Listeners>,
+        (config, place): (&Config, Place),
     ) -> Result<Self, Vec<StartFault>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let mut running = running();
         let others = running.iter().filter(|other| other.table == table);
-        let faults: Vec<StartFault> =
-            others.flat_map(|other| conflicts(name, listeners, &other.listeners)).collect();
+        let mut faults = Vec::new();
+        for other in others {
+            faults.extend(conflicts(name, listeners, &other.listeners));
+            let (table, running_place) = (name.clone(), other.place);
+            let (order, running) = (config.order, other.config.order);
+            let (relay, running_relay) = (relaying(config), relaying(&other.config));
+            if order != running {
+                faults.push(StartFault::DifferentOrder {
+                    table,
+                    running,
+                    running_place,
+                    order,
+                    place,
+                });
+            } else if relay != running_relay {
+                faults.push(StartFault::DifferentRelay {
+                    table,
+                    running: running_relay,
+                    running_place,
+                    relay,
+                    place,
+                });
+            }
+        }
         if !faults.is_empty() {
             return Err(faults);
         }
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let id = NEXT.fetch_add(1, atomic::Ordering::Relaxed);
         if running.len() < MAX_RUNNING {
-            running.push(Running { id, table, listeners: Arc::clone(listeners) });
+            let (listeners, config) = (Arc::clone(listeners), config.clone());
+            running.push(Running { id, table, listeners, config, place });
         }
         Ok(Self { id })
     }
@@ -74,6 +102,15 @@ impl Drop for Registration {
     }
 }
 
+/// Says who may deliver at the same time, for a message.
+fn relaying(config: &Config) -> &'static str {
+    match config.relay {
+        Relay::Shared => "a shared relay",
+        Relay::SingleActive if config.is_in_sequence() => "strictly ordered events",
+        Relay::SingleActive => "a single active relay",
+    }
+}
+
 /// Returns a fault for every two listeners that handle the same event.
 fn conflicts(table: &Table, ours: &Listeners, theirs: &Listeners) -> Vec<StartFault> {
     let mut faults = Vec::new();
@@ -81,7 +118,8 @@ fn conflicts(table: &Table, ours: &Listeners, theirs: &Listeners) -> Vec<StartFa
         // Two listeners may share several names; one fault is enough.
         let mut reported = Vec::new();
         for (aggregate, event) in listener.keys() {
-            let Some(other) = theirs.find(aggregate, event) else { continue };
+            let other = theirs.find_named(listener.subscription(), aggregate, event);
+            let Some(other) = other else { continue };
             if other.place() == listener.place() || reported.contains(&other.place()) {
                 continue;
             }

@@ -24,11 +24,17 @@ impl UnroutableTypes {
     }
 
     /// Logs how the types differ from the last ones.
-    pub(super) fn report(&mut self, table: &Table, found: BTreeMap<UnroutableType, u64>) {
+    pub(super) fn report(
+        &mut self,
+        outbox: Option<&str>,
+        table: &Table,
+        found: BTreeMap<UnroutableType, u64>,
+    ) {
         for (reason, (types, events)) in self.appeared(&found) {
             let types = first_of(&types, NAMED_TYPES);
             match reason {
                 MissingListener::NotLinked => tracing::warn!(
+                    outbox,
                     %table,
                     events,
                     types,
@@ -36,6 +42,7 @@ impl UnroutableTypes {
                      them; is the crate with its listeners linked (`use handlers as _;`)?"
                 ),
                 MissingListener::InOtherOutbox => tracing::warn!(
+                    outbox,
                     %table,
                     events,
                     types,
@@ -43,16 +50,26 @@ impl UnroutableTypes {
                      outbox; name it in their attribute (`outbox = \"..\"`), or write the events to the other one"
                 ),
                 MissingListener::NotDeclared => tracing::warn!(
+                    outbox,
                     %table,
                     events,
                     types,
                     "unroutable events are pending: this program neither handles nor declares their types; \
                      another program probably has their listeners, make sure that it runs"
                 ),
+                MissingListener::OtherSubscription => tracing::warn!(
+                    outbox,
+                    %table,
+                    events,
+                    types,
+                    "events of subscriptions are pending that this program does not have; make sure that a program \
+                     with their listeners runs, or drop a subscription that none has any more (`outbox \
+                     subscriptions drop`)"
+                ),
             }
         }
         if found.is_empty() && !self.last.is_empty() {
-            tracing::info!(%table, "no unroutable events are pending any more");
+            tracing::info!(outbox, %table, "no unroutable events are pending any more");
         }
         self.last = found.into_keys().collect();
     }
@@ -65,10 +82,17 @@ impl UnroutableTypes {
     ) -> BTreeMap<MissingListener, (Vec<String>, u64)> {
         let mut appeared: BTreeMap<MissingListener, (Vec<String>, u64)> = BTreeMap::new();
         for (of_type, count) in found.iter().filter(|(of_type, _)| !self.last.contains(of_type)) {
-            let UnroutableType { aggregate_type, event_type } = of_type;
-            let reason = MissingListener::reason(aggregate_type, event_type, self.has_listeners);
+            let UnroutableType { aggregate_type, event_type, subscription } = of_type;
+            let reason = match subscription.is_empty() {
+                true => MissingListener::reason(aggregate_type, event_type, self.has_listeners),
+                false => MissingListener::OtherSubscription,
+            };
             let (types, events) = appeared.entry(reason).or_default();
-            types.push(format!("{}/{}", log_text(aggregate_type), log_text(event_type)));
+            let name = format!("{}/{}", log_text(aggregate_type), log_text(event_type));
+            types.push(match subscription.is_empty() {
+                true => name,
+                false => format!("{name} for {}", log_text(subscription)),
+            });
             *events += count;
         }
         appeared
@@ -97,6 +121,7 @@ mod tests {
         let of_type = |name: &&str| UnroutableType {
             aggregate_type: "Order".to_owned(),
             event_type: (*name).to_owned(),
+            subscription: String::new(),
         };
         types.iter().map(|name| (of_type(name), 1)).collect()
     }
@@ -108,7 +133,7 @@ mod tests {
         let _guard = tracing::subscriber::set_default(subscriber);
         let mut types = UnroutableTypes::new(true);
         let mut report = |names: &[&str]| {
-            types.report(&Table::default(), found(names));
+            types.report(None, &Table::default(), found(names));
             std::mem::take(&mut *levels.0.lock().unwrap())
         };
         let nothing = Vec::<tracing::Level>::new();

@@ -5,11 +5,12 @@ use std::time::Duration;
 use super::late::LateStatement;
 use super::step::{AckStep, Ending};
 use super::world::World;
-use super::{EventKind, LIMITS, LinearBackoff, MAX_ATTEMPTS};
+use super::{EventKind, LIMITS, LinearBackoff, MAX_ATTEMPTS, aggregate_of};
 use crate::dispatch::decide::{CallResult, Circumstances, decide};
 use crate::event::Verdict;
 use crate::inflight::{BreakerChange, Phase, QueuedEvent};
 use crate::listener::{ListenerError, Outcome};
+use crate::ordering::OnDead;
 use crate::store::Settlement;
 
 /// A running call of a listener.
@@ -71,9 +72,38 @@ impl World {
             self.ledger.fail(|| format!("row {row}: started although its listener is halted"));
         }
         self.ledger.call_started(row, relay.owner, inflight.token(&event), &self.table);
+        let owner = relay.owner;
+        if let Some(on_dead) = self.table.guards.order {
+            self.ledger.check_order(row, owner, on_dead);
+            self.check_alone(index, row);
+        }
+        let relay = &mut self.relays[index];
         let kind = event.listener.map_or(EventKind::Unroutable, |id| EventKind::ALL[id.index()]);
         relay.calls.push(Call { event, kind, ack: None });
         true
+    }
+
+    /// Checks that no other event of the aggregate of a row is being delivered by a node that relies on its lease.
+    fn check_alone(&mut self, index: usize, row: i64) {
+        let Some(aggregate) = aggregate_of(row) else { return };
+        let now = self.instant();
+        for (other, relay) in self.relays.iter().enumerate() {
+            let leases = relay.inflight.as_ref().map(|inflight| inflight.assumed_leases());
+            let is_leased = |running: i64| {
+                let mut leases = leases.iter().flatten();
+                other == index || leases.any(|lease| lease.sequence == running && lease.until > now)
+            };
+            // The transaction of a call that has ended may have been committed, without an answer yet.
+            let running = relay.calls.iter().map(|call| call.event.sequence);
+            let running = running.filter(|running| !self.ledger.has_ended(*running));
+            let beside = |running: &i64| {
+                *running != row && aggregate_of(*running) == Some(aggregate) && is_leased(*running)
+            };
+            let found = running.into_iter().find(beside);
+            if let Some(running) = found {
+                return self.ledger.fail(|| format!("row {row}: started beside row {running}"));
+            }
+        }
     }
 
     pub(super) fn end(&mut self, index: usize, call: usize, ending: Ending) -> bool {
@@ -128,7 +158,8 @@ impl World {
                     self.decide(index, call, CallResult::Overtaken);
                     return true;
                 };
-                let settlement = Settlement { sequence, token, verdict: Verdict::Done };
+                let settlement =
+                    Settlement { sequence, token, verdict: Verdict::Done, history: None };
                 running.ack = Some(Acknowledgement { settlement, stage: Stage::Sent });
             }
             (AckStep::Settle, Some(Acknowledgement { settlement, stage: stage @ Stage::Sent })) => {
@@ -194,7 +225,16 @@ impl World {
             retry: &LinearBackoff,
             breaker_pause,
         };
-        match (decide(&result, &circumstances), result) {
+        let verdict = decide(&result, &circumstances);
+        let passes = match &verdict {
+            Some(Verdict::Done) => true,
+            Some(Verdict::Dead { .. }) => self.table.guards.order == Some(OnDead::Skip),
+            _ => false,
+        };
+        if passes {
+            self.ledger.passed(event.sequence, relay.owner);
+        }
+        match (verdict, result) {
             (_, CallResult::Settled) => drop(inflight.settled_in_tx(&event)),
             (Some(verdict), _) => drop(inflight.finish(&event, verdict)),
             (None, _) => inflight.leave_to_lease(&event),

@@ -1,7 +1,17 @@
+use crate::ordering::OnDead;
+
 /// The conditions that protect the table from late and repeated statements. The product has all of them; tests
 /// switch off one at a time, to show that it is needed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Guards {
+    /// Whether events are ordered, and what a dead one does to those after it.
+    pub(super) order: Option<OnDead>,
+    /// An ordered claim of an aggregate begins with its head.
+    pub(super) head: bool,
+    /// An ordered claim leaves an aggregate alone while one of its rows is in flight.
+    pub(super) one_claim: bool,
+    /// An ordered claim takes over all rows of a lost owner, also those that it does not deliver.
+    pub(super) whole_takeover: bool,
     /// A settlement applies only with the row's token.
     pub(super) token: bool,
     /// A settlement applies only to a row of its owner.
@@ -24,6 +34,10 @@ pub(super) struct Guards {
 
 impl Guards {
     pub(super) const ALL: Self = Self {
+        order: None,
+        head: true,
+        one_claim: true,
+        whole_takeover: true,
         token: true,
         owner: true,
         terminal: true,
@@ -34,4 +48,9 @@ impl Guards {
         replay_token: true,
         due: true,
     };
+
+    /// All guards of an ordered outbox.
+    pub(super) const fn ordered(on_dead: OnDead) -> Self {
+        Self { order: Some(on_dead), ..Self::ALL }
+    }
 }

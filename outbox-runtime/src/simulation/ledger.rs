@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::table::{Row, Table};
-use super::{EventKind, LEASE};
+use super::{EventKind, LEASE, aggregate_of};
 use crate::event::{Status, Verdict};
+use crate::ordering::OnDead;
 use crate::store::Settlement;
 
 /// The history of a row.
@@ -26,6 +27,14 @@ pub(super) struct RowHistory {
     failed: u32,
     /// How often the transaction of a listener was committed.
     effects: u32,
+    /// When claims could see it: when it was committed, or last replayed.
+    visible_since: u64,
+    /// When it was last claimed.
+    claimed_at: u64,
+    /// Whether it was replayed: if dead events are passed over, it comes late.
+    was_replayed: bool,
+    /// The node on which it has passed: the next event of its aggregate may start there.
+    passed_on: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, Hash)]
@@ -43,6 +52,8 @@ pub(super) struct Ledger {
     /// Whether a fault has happened after which an event may be delivered twice.
     pub(super) redelivery_allowed: bool,
     pub(super) violation: Option<String>,
+    /// Counts what happens to rows.
+    time: u64,
 }
 
 impl Ledger {
@@ -74,20 +85,30 @@ impl Ledger {
             succeeded: 0,
             failed: 0,
             effects: 0,
+            visible_since: 0,
+            claimed_at: 0,
+            was_replayed: false,
+            passed_on: None,
         };
         self.histories.insert(sequence, history);
     }
 
     pub(super) fn committed(&mut self, sequence: i64) {
+        self.time += 1;
+        let time = self.time;
         if let Some(history) = self.history(sequence) {
             history.committed = true;
+            history.visible_since = time;
         }
     }
 
     pub(super) fn claimed(&mut self, sequence: i64, row: &Row, taken_over: bool) {
         let suspect = (taken_over || row.takeovers > 0).then_some(row.takeovers);
         let (owner, token) = (row.owner.unwrap_or_default(), row.token);
+        self.time += 1;
+        let time = self.time;
         if let Some(history) = self.history(sequence) {
+            history.claimed_at = time;
             history.claim = Some(Claim { owner, token, suspect });
             history.suspect_starts = row.takeovers;
         }
@@ -159,7 +180,11 @@ impl Ledger {
     }
 
     pub(super) fn replayed(&mut self, sequence: i64) {
+        self.time += 1;
+        let time = self.time;
         if let Some(history) = self.history(sequence) {
+            (history.visible_since, history.passed_on) = (time, None);
+            history.was_replayed = true;
             (history.end, history.claim, history.suspect_starts) = (None, None, 0);
         }
     }
@@ -190,6 +215,44 @@ impl Ledger {
         self.expect(recorded, || {
             format!("row {row}: a suspect was started before its start was recorded")
         });
+    }
+
+    /// An event has a verdict after which the next one of its aggregate may start, on the same node.
+    pub(super) fn passed(&mut self, sequence: i64, owner: u32) {
+        if let Some(history) = self.history(sequence) {
+            history.passed_on = Some(owner);
+        }
+    }
+
+    /// A node has claimed an event that it had forgotten: what it knew of it does not count any more.
+    pub(super) fn claimed_anew(&mut self, sequence: i64, owner: u32) {
+        if let Some(history) = self.history(sequence) {
+            history.passed_on = history.passed_on.filter(|node| *node != owner);
+        }
+    }
+
+    /// Checks that every earlier event of the aggregate, as far as the claim of a row could see it, has passed.
+    pub(super) fn check_order(&mut self, row: i64, owner: u32, on_dead: OnDead) {
+        let Some(aggregate) = aggregate_of(row) else { return };
+        let Some(own) = self.histories.get(&row) else { return };
+        let claimed_at = own.claimed_at;
+        let has_passed = |history: &RowHistory| match history.end {
+            Some(Status::Done) => true,
+            Some(Status::Dead) => on_dead == OnDead::Skip,
+            _ if history.was_replayed && on_dead == OnDead::Skip => true,
+            _ => history.passed_on == Some(owner),
+        };
+        let is_early = |(other, history): &(&i64, &RowHistory)| {
+            aggregate_of(**other) == Some(aggregate)
+                && history.committed
+                && history.visible_since < claimed_at
+                && !has_passed(history)
+        };
+        let early = self.histories.range(..row).find(is_early);
+        if let Some((other, history)) = early {
+            let message = format!("row {row}: started before row {other} has passed; {history:?}");
+            self.fail(|| message);
+        }
     }
 
     /// A call of a listener succeeds.
@@ -224,6 +287,7 @@ impl Ledger {
             let delivered = if history.kind.in_tx() { history.effects } else { history.succeeded };
             let violation = match (history.committed, history.end) {
                 (false, _) if history.calls > 0 => "delivered but never committed",
+                (true, None) if table.is_blocked(*row) => return None,
                 (true, None) => "lost",
                 (true, Some(Status::Done)) if delivered == 0 => "done but never delivered",
                 (true, Some(Status::Done)) if delivered > 1 && !redelivery_allowed => {
@@ -248,9 +312,11 @@ impl Ledger {
         self.histories.get(&sequence).is_some_and(|history| history.end.is_some())
     }
 
-    /// Returns whether every committed row has a terminal status.
-    pub(super) fn have_all_ended(&self) -> bool {
-        self.histories.values().all(|history| history.end.is_some() || !history.committed)
+    /// Returns whether every committed row has a terminal status, or is blocked.
+    pub(super) fn have_all_ended(&self, table: &Table) -> bool {
+        self.histories.iter().all(|(row, history)| {
+            history.end.is_some() || !history.committed || table.is_blocked(*row)
+        })
     }
 
     pub(super) fn histories(&self) -> &BTreeMap<i64, RowHistory> {

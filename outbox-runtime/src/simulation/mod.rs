@@ -5,7 +5,8 @@
 //! # Layout
 //! The tested code is real: [`InFlight`](crate::inflight::InFlight), the decision that follows from a listener's
 //! answer, the verdict on events that lose their owners, and the changes of status. Only the table is a model:
-//! `table` has the rows and does what the statements do, with `guards` that can be switched off one by one.
+//! `table` has the rows and does what the statements do, `order` how they are claimed in order, with `guards` that can
+//! be switched off one by one.
 //! `relay` is a node with its pending statements, `call` its calls of listeners, `writer` the transactions of its
 //! process, and `late` the statements that the database may still execute after their client has disconnected.
 //!
@@ -18,6 +19,7 @@ mod call;
 mod guards;
 mod late;
 mod ledger;
+mod order;
 mod quiesce;
 mod relay;
 mod step;
@@ -34,7 +36,7 @@ mod shrink;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::event::EventEnvelope;
+use crate::event::{EventEnvelope, Recipient};
 use crate::inflight::{ConcurrencyLimit, LeaseTiming, Limits};
 use crate::listener::ListenerId;
 use crate::retry::{FailedAttempt, Retry, RetryPolicy};
@@ -53,6 +55,8 @@ const LIMITS: Limits = Limits {
     lease: LeaseTiming::new(LEASE),
     suspects: 2,
     transactions: 2,
+    order: None,
+    in_sequence: false,
 };
 
 /// One listener for each combination of options.
@@ -95,11 +99,36 @@ impl EventKind {
     }
 }
 
-/// Returns the envelope of every event. Events differ only in their rows.
-fn envelope() -> EventEnvelope {
-    static ENVELOPE: OnceLock<EventEnvelope> = OnceLock::new();
-    let payload = || format!("\"{}\"", "x".repeat(BYTES - 2));
-    ENVELOPE.get_or_init(|| EventEnvelope::json("A", payload()).unwrap()).clone()
+/// Returns the envelope of an event. Events differ only in their rows, and in whether they have an aggregate.
+fn envelope(sequence: i64) -> EventEnvelope {
+    static ENVELOPES: OnceLock<[EventEnvelope; 2]> = OnceLock::new();
+    let envelope = |id: usize| {
+        let payload = format!("\"{}\"", "x".repeat(BYTES - 2));
+        let event = EventEnvelope::builder("A").payload_json(payload);
+        match id {
+            0 => event.build().unwrap(),
+            _ => event.aggregate_id("1").build().unwrap(),
+        }
+    };
+    let envelopes = ENVELOPES.get_or_init(|| std::array::from_fn(envelope));
+    envelopes[usize::from(aggregate_of(sequence).is_some())].clone()
+}
+
+/// Returns whose row it is: the second aggregate is the first one, as a subscription sees it.
+fn recipient(sequence: i64) -> Recipient {
+    match aggregate_of(sequence) {
+        Some(2) => Recipient::named("audit"),
+        _ => Recipient::Unnamed,
+    }
+}
+
+/// Returns the aggregate of a row, if it has one: two of them, and a few rows without.
+fn aggregate_of(sequence: i64) -> Option<usize> {
+    match sequence.rem_euclid(8) {
+        0 => None,
+        1 | 2 | 3 | 6 => Some(1),
+        _ => Some(2),
+    }
 }
 
 /// Waits one second per failure.

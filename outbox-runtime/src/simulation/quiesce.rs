@@ -19,7 +19,7 @@ impl World {
                 apply(self, Step::Late(index, LateStep::Execute));
             }
             let progress = self.run_relay(0, apply) | self.run_relay(1, apply);
-            if !self.is_valid() || (self.is_idle() && self.ledger.have_all_ended()) {
+            if !self.is_valid() || (self.is_idle() && self.ledger.have_all_ended(&self.table)) {
                 break;
             }
             if !progress {

@@ -14,6 +14,7 @@ use super::world::World;
 use super::writer::Stage;
 use super::{EventKind, shrink, test_size};
 use crate::inflight::Phase;
+use crate::ordering::OnDead;
 
 /// A generator of reproducible pseudo-random numbers (SplitMix64).
 #[derive(Debug)]
@@ -226,16 +227,26 @@ fn first_seed() -> u64 {
 
 #[test]
 fn random_schedules_violate_no_invariant() {
+    run_schedules(Guards::ALL, test_size(10_000, 1_000_000));
+}
+
+#[test]
+fn random_schedules_violate_no_invariant_in_order() {
+    for on_dead in [OnDead::Block, OnDead::Skip] {
+        run_schedules(Guards::ordered(on_dead), test_size(5_000, 500_000));
+    }
+}
+
+fn run_schedules(guards: Guards, count: u64) {
     let first = first_seed();
     let start = Instant::now();
     let (mut steps, mut exactly_once) = (0, 0);
-    let count = test_size(10_000, 1_000_000);
     for seed in first..first + count {
-        let run = run_random(seed, Guards::ALL);
+        let run = run_random(seed, guards);
         steps += run.steps.len();
         exactly_once += u64::from(!run.redelivery_allowed);
         if let Some(violation) = run.violation {
-            panic!("seed {seed}: {}", shrink::report(Guards::ALL, run.steps, &violation));
+            panic!("seed {seed}: {}", shrink::report(guards, run.steps, &violation));
         }
     }
     let rate = f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / start.elapsed().as_secs_f64();

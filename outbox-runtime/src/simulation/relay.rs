@@ -12,10 +12,11 @@ use super::world::World;
 use super::writer::Writer;
 use super::{BATCH, EventKind, LIMITS, LISTENERS};
 use crate::clock::Clock;
-use crate::event::Verdict;
-use crate::inflight::{InFlight, Phase};
+use crate::event::{AggregateKey, Verdict};
+use crate::inflight::{InFlight, Limits, Phase};
+use crate::ordering::OnDead;
 use crate::poll::takeover;
-use crate::store::{Renewal, Settlement};
+use crate::store::{Claim, Renewal, Settlement};
 
 #[derive(Debug, Default)]
 pub(super) struct Relay {
@@ -78,8 +79,9 @@ impl StatementState {
 }
 
 impl Relay {
-    pub(super) fn new(owner: u32, clock: Clock) -> Self {
-        let inflight = Some(Arc::new(InFlight::new(LIMITS, &LISTENERS, clock)));
+    pub(super) fn new(owner: u32, clock: Clock, order: Option<OnDead>) -> Self {
+        let limits = Limits { order, ..LIMITS };
+        let inflight = Some(Arc::new(InFlight::new(limits, &LISTENERS, clock)));
         Self { owner, inflight, ..Self::default() }
     }
 
@@ -143,7 +145,17 @@ impl World {
             }
             (StatementStep::Receive, Some(PendingClaim { claimed: Some(_), .. })) => {
                 if let Some(claim) = relay.claim.take() {
-                    admit(&inflight, claim);
+                    let order = self.table.guards.order;
+                    for (row, _) in claim.claimed.iter().flat_map(|claimed| &claimed.rows) {
+                        if !inflight.knows(row.sequence) {
+                            self.ledger.claimed_anew(row.sequence, relay.owner);
+                        }
+                    }
+                    for dead in admit(&inflight, claim, order) {
+                        if order == Some(OnDead::Skip) {
+                            self.ledger.passed(dead, relay.owner);
+                        }
+                    }
                 }
             }
             (StatementStep::Lose, Some(_)) => {
@@ -286,7 +298,8 @@ impl World {
 
     fn restart(&mut self, index: usize) {
         self.owners += 1;
-        self.relays[index] = Relay::new(self.owners, self.clock());
+        let order = self.table.guards.order;
+        self.relays[index] = Relay::new(self.owners, self.clock(), order);
     }
 
     /// Ends the process without a shutdown; the database may still execute its statements.
@@ -319,18 +332,25 @@ impl World {
     }
 }
 
-/// Takes in claimed rows as the poller does.
-fn admit(inflight: &InFlight, claim: PendingClaim) {
+/// Takes in claimed rows as the poller does. Returns those that have lost too many owners.
+fn admit(inflight: &InFlight, claim: PendingClaim, order: Option<OnDead>) -> Vec<i64> {
     let Claimed { rows, excess } = claim.claimed.unwrap_or_default();
     for (sequence, token) in excess {
         inflight.settle(sequence, token, Verdict::Released, claim.anchor);
     }
-    let mut admitted = Vec::new();
-    for (row, kind) in rows {
-        match takeover::verdict(&row) {
-            Some(dead) => inflight.settle(row.sequence, row.token, dead, claim.anchor),
+    let (rows, kinds): (Vec<Claim>, Vec<EventKind>) = rows.into_iter().unzip();
+    let (mut admitted, mut dead) = (Vec::new(), Vec::new());
+    for ((row, verdict), kind) in takeover::judge(rows, order).into_iter().zip(kinds) {
+        match verdict {
+            Some(verdict) => {
+                dead.extend(matches!(verdict, Verdict::Dead { .. }).then_some(row.sequence));
+                let aggregate = order.and_then(|_| AggregateKey::of(&row.envelope, &row.recipient));
+                let (sequence, token) = (row.sequence, row.token);
+                inflight.settle_in_run(aggregate, sequence, token, verdict, claim.anchor);
+            }
             None => admitted.push((row, kind.listener())),
         }
     }
     inflight.admit(admitted, claim.anchor);
+    dead
 }

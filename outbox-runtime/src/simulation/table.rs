@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::guards::Guards;
 use super::ledger::Ledger;
-use super::{BYTES, EventKind, LEASE, envelope};
+use super::{BYTES, EventKind, LEASE, envelope, recipient};
 use crate::event::{Status, VerdictKind};
 use crate::store::{Claim, Renewal, Settlement};
 
@@ -26,6 +26,23 @@ pub(super) struct Row {
     pub(super) committed: bool,
     /// Whether the transaction of a listener has settled the row and is still open.
     pub(super) locked: bool,
+}
+
+impl Row {
+    /// Returns the row as a claim reads it.
+    pub(super) fn claim(&self, sequence: i64, taken_over: bool) -> Claim {
+        Claim {
+            sequence,
+            token: self.token,
+            attempts: self.attempts,
+            taken_over,
+            takeovers: self.takeovers,
+            status: self.status,
+            history: None,
+            recipient: recipient(sequence),
+            envelope: envelope(sequence),
+        }
+    }
 }
 
 impl fmt::Display for Row {
@@ -122,6 +139,9 @@ impl Table {
         request: &ClaimRequest,
         ledger: &mut Ledger,
     ) -> Claimed {
+        if let Some(on_dead) = self.guards.order {
+            return self.claim_ordered(owner, request, on_dead, ledger);
+        }
         let now = self.now;
         let any_time = !self.guards.due;
         let mut due: Vec<(Duration, i64)> = self
@@ -134,29 +154,32 @@ impl Table {
         due.sort_unstable();
         let (mut claimed, mut used) = (Claimed::default(), 0);
         for (_, sequence) in due.into_iter().take(request.rows) {
-            let Some(row) = self.rows.get_mut(&sequence) else { continue };
-            let taken_over = row.owner.is_some_and(|last| last != owner);
-            row.owner = Some(owner);
-            row.due = now + LEASE;
-            row.token += 1;
-            ledger.claimed(sequence, row, taken_over);
+            let Some((row, taken_over)) = self.take(owner, sequence, ledger) else { continue };
             if used + BYTES > request.bytes && !claimed.rows.is_empty() {
                 claimed.excess.push((sequence, row.token));
                 continue;
             }
             used += BYTES;
-            let claim = Claim {
-                sequence,
-                token: row.token,
-                attempts: row.attempts,
-                taken_over,
-                takeovers: row.takeovers,
-                status: row.status,
-                envelope: envelope(),
-            };
-            claimed.rows.push((claim, row.kind));
+            claimed.rows.push((row.claim(sequence, taken_over), row.kind));
         }
         claimed
+    }
+
+    /// Claims a row. Returns what it is then, and whether it was taken over.
+    pub(super) fn take(
+        &mut self,
+        owner: u32,
+        sequence: i64,
+        ledger: &mut Ledger,
+    ) -> Option<(Row, bool)> {
+        let now = self.now;
+        let row = self.rows.get_mut(&sequence)?;
+        let taken_over = row.owner.is_some_and(|last| last != owner);
+        row.owner = Some(owner);
+        row.due = now + LEASE;
+        row.token += 1;
+        ledger.claimed(sequence, row, taken_over);
+        Some((row.clone(), taken_over))
     }
 
     /// Renews leases, and returns the sequences of the rows that were renewed.

@@ -28,7 +28,8 @@ impl World {
     /// Returns an empty table with two relays; time starts at `start`.
     pub(super) fn new(guards: Guards, start: Instant) -> Self {
         let now = Arc::new(Mutex::new(start));
-        let relay = |owner| Relay::new(owner, Clock::Simulated(Arc::clone(&now)));
+        let order = guards.order;
+        let relay = |owner| Relay::new(owner, Clock::Simulated(Arc::clone(&now)), order);
         Self {
             table: Table::new(guards),
             ledger: Ledger::default(),

@@ -100,7 +100,11 @@ impl World {
                     return false;
                 }
                 let permits = open.inserted.iter().filter(|inserted| inserted.permit.is_some());
-                let permit = inflight.reserve(BYTES, kind.listener(), permits.count()).ok();
+                // Which aggregate an event has is known when it is inserted, so none takes the hot queue in order.
+                let permit = match self.table.guards.order {
+                    None => inflight.reserve(BYTES, kind.listener(), permits.count()).ok(),
+                    Some(_) => None,
+                };
                 open.next = Some((kind, permit));
             }
             WriteStep::Insert => {
@@ -110,7 +114,7 @@ impl World {
                 if !self.table.guards.redeemed_after_commit
                     && let Some(permit) = permit.take()
                 {
-                    let _ = permit.redeem(sequence, envelope());
+                    let _ = permit.redeem(sequence, envelope(sequence));
                 }
                 open.inserted.push(Inserted { sequence, kind, permit });
             }
@@ -129,9 +133,9 @@ impl World {
                     .filter_map(|inserted| Some((inserted.sequence, inserted.permit?)));
                 let settlements: Vec<Settlement> = permitted
                     .filter_map(|(sequence, permit)| {
-                        let redeemed = permit.redeem(sequence, envelope());
+                        let redeemed = permit.redeem(sequence, envelope(sequence));
                         let verdict = Verdict::Released;
-                        let settlement = Settlement { sequence, token: 1, verdict };
+                        let settlement = Settlement { sequence, token: 1, verdict, history: None };
                         (redeemed == Redeemed::Closed).then_some(settlement)
                     })
                     .collect();

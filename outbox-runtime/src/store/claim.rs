@@ -1,5 +1,4 @@
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use sqlx::{Connection, SqlStr};
@@ -9,10 +8,12 @@ use super::columns::{self, Column, RowReader};
 use super::dialect::{Dialect, Locking};
 use super::harness::{Answer, Point};
 use super::row::{self, span};
-use super::statements::{self, Pairs, Statements};
-use super::{Backend, Claim, Position, Store, Undecodable, fault_point, retrying, with_connection};
+use super::{
+    Backend, Claim, Position, Store, TypeFilter, Undecodable, fault_point, retrying,
+    with_connection,
+};
 use crate::Error;
-use crate::event::Status;
+use crate::event::{AggregateKey, Status};
 
 const DOING: &str = "claiming events";
 
@@ -25,46 +26,12 @@ pub struct Lease<'a> {
     pub length: Duration,
 }
 
-/// Which event types to claim, with the statements for them.
-#[derive(Debug, Clone)]
-pub struct TypeFilter {
-    restricted: Option<Restricted>,
-}
-
-#[derive(Debug, Clone)]
-struct Restricted {
-    pairs: Arc<[(String, String)]>,
-    claims: Arc<statements::Claims>,
-}
-
-impl TypeFilter {
-    /// Every event, whether a listener handles it or not.
-    pub const ALL: Self = Self { restricted: None };
-
-    pub(super) fn claims<'a>(&'a self, sql: &'a Statements) -> &'a statements::Claims {
-        self.restricted.as_ref().map_or(&sql.claim_all, |restricted| &restricted.claims)
-    }
-
-    pub(super) fn args(&self, dialect: &Dialect) -> Vec<Arg> {
-        let Some(restricted) = &self.restricted else { return Vec::new() };
-        let pairs = restricted.pairs.iter();
-        if dialect.pairs_one_by_one {
-            return pairs
-                .flat_map(|(aggregate, event)| [aggregate.as_str().into(), event.as_str().into()])
-                .collect();
-        }
-        // No name has a control character.
-        let keys = pairs.map(|(aggregate, event)| Some(format!("{aggregate}\u{1f}{event}")));
-        vec![Arg::Texts(keys.collect())]
-    }
-}
-
 /// Which rows to claim.
 #[derive(Debug, Clone, Copy)]
 pub struct ClaimRequest<'a> {
     /// The owner of the claim, and how long it lasts.
     pub lease: Lease<'a>,
-    /// The event types.
+    /// The event types and recipients.
     pub types: &'a TypeFilter,
     /// Fresh rows ([`Status::New`]) or retried ones ([`Status::Retry`]). Each have claims of their own, so that
     /// failing events cannot crowd out new ones.
@@ -101,6 +68,11 @@ pub struct Claims {
     pub lost_owners: Vec<String>,
     /// The position of the last row, if there were as many as asked for.
     pub until: Option<Position>,
+    /// Aggregates of ordered outboxes that could not be claimed now, because another session has locked their rows, or
+    /// for lack of a place.
+    pub(crate) again: Vec<AggregateKey>,
+    /// Of ordered outboxes: the aggregates of the rows that cannot be decoded.
+    pub(crate) aggregates: HashMap<i64, AggregateKey>,
 }
 
 /// Rows as they come from the server. Those that exceed the bytes are dropped at once, so that a batch of large
@@ -212,41 +184,6 @@ impl Fetched {
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Returns a filter for (aggregate, event) pairs. Without any, nothing is claimed.
-    pub fn type_filter<'a>(
-        &self,
-        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> TypeFilter {
-        self.restrict(pairs, Pairs::Only)
-    }
-
-    /// Returns a filter for every event, whether a listener handles it or not, except those of (aggregate, event)
-    /// pairs.
-    pub fn type_filter_except<'a>(
-        &self,
-        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> TypeFilter {
-        self.restrict(pairs, Pairs::Except)
-    }
-
-    fn restrict<'a>(
-        &self,
-        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
-        restriction: fn(usize) -> Pairs,
-    ) -> TypeFilter {
-        let mut pairs: Vec<(String, String)> =
-            pairs.into_iter().map(|(a, e)| (a.to_owned(), e.to_owned())).collect();
-        if pairs.is_empty() {
-            // No row has an empty event type.
-            pairs.push((String::new(), String::new()));
-        }
-        let restriction = restriction(pairs.len());
-        let claims = statements::Claims::new(self.dialect(), &self.table, restriction);
-        TypeFilter {
-            restricted: Some(Restricted { pairs: pairs.into(), claims: Arc::new(claims) }),
-        }
-    }
-
     /// Claims due rows of one status, so that no other node can claim them before the lease expires.
     ///
     /// # Errors

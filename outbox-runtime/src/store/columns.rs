@@ -75,6 +75,8 @@ columns! {
         CreatedAt: micros "created_at",
         ClaimToken: int "claim_token",
         Takeovers: int "takeovers",
+        Subscription: plain "subscription",
+        History: plain "history",
     }
     /// The payload is large: an inspection selects it only on request.
     const PAYLOAD {
@@ -88,18 +90,20 @@ columns! {
         LockedBy: plain "locked_by",
         LockedAt: micros "locked_at",
     }
-    /// Columns that no statement uses yet: they are for ordering and for several listeners of one event.
-    #[expect(dead_code, reason = "the schema has them already")]
+    /// A column that no statement uses yet: the version of the payload's shape.
+    #[expect(dead_code, reason = "the schema has it already")]
     const RESERVED {
-        Subscription: plain "subscription",
         Version: int "version",
-        History: plain "history",
     }
     computed {
         /// When the row was due before it was claimed.
         DueAt: None,
         /// The owner before the claim, if it has not settled the row.
         LastOwner: None,
+        /// 0 if the row is not due, 1 if it is too young to be claimed, 2 if it can be.
+        Readiness: None,
+        /// How many events of the aggregate are pending.
+        PendingOfAggregate: None,
         /// 1 if the row is due.
         #[cfg_attr(
             not(feature = "testing"),
@@ -117,6 +121,10 @@ columns! {
 pub(super) static CLAIM: Selection =
     Selection::new(&[EVENT, PAYLOAD, &[Column::DueAt, Column::LastOwner]]);
 
+/// `{columns}`, followed by the due time, the last owner and the readiness.
+pub(super) static ORDERED: Selection =
+    Selection::new(&[EVENT, PAYLOAD, &[Column::DueAt, Column::LastOwner, Column::Readiness]]);
+
 /// `{columns}`, followed by when the row is due and whether it is.
 #[cfg(feature = "testing")]
 pub(super) static STORED: Selection =
@@ -131,8 +139,23 @@ pub(super) static DEAD_KEY: Selection = Selection::new(&[&[
     Column::Sequence,
     Column::EventId,
     Column::EventType,
+    Column::Subscription,
     Column::LastError,
     Column::DoneAt,
+]]);
+
+/// `{blocked_columns}`: an event that blocks its aggregate, followed by the number of pending events.
+pub(super) static BLOCKED: Selection = Selection::new(&[&[
+    Column::Sequence,
+    Column::EventId,
+    Column::EventType,
+    Column::AggregateType,
+    Column::AggregateId,
+    Column::Subscription,
+    Column::Attempts,
+    Column::AvailableAt,
+    Column::DoneAt,
+    Column::PendingOfAggregate,
 ]]);
 
 /// `{inspection_columns}`: every column, the payload only on request.
@@ -140,7 +163,8 @@ pub(super) static INSPECTION: Selection =
     Selection::new(&[EVENT, STATE, &[Column::PayloadBytes, Column::RequestedPayload]]);
 
 /// The columns that `Dialect::insert` and `Dialect::existing` return.
-pub(super) static INSERTED: Selection = Selection::new(&[&[Column::Sequence, Column::EventId]]);
+pub(super) static INSERTED: Selection =
+    Selection::new(&[&[Column::Sequence, Column::EventId, Column::Subscription]]);
 
 /// The columns that `Dialect::states` returns.
 pub(super) static STATES: Selection =
@@ -153,6 +177,7 @@ pub(super) fn expand(template: &str) -> String {
         ("{dead_columns}", &DEAD),
         ("{dead_key_columns}", &DEAD_KEY),
         ("{inspection_columns}", &INSPECTION),
+        ("{blocked_columns}", &BLOCKED),
     ];
     let mut sql = template.to_owned();
     for (placeholder, selection) in lists {
@@ -264,37 +289,45 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::store::schema;
 
     /// The migrations of each database.
     const MIGRATIONS: [&[&str]; 3] = [
         &[
             include_str!("schema/mysql/0001_create.sql"),
             include_str!("schema/mysql/0002_subscription.sql"),
+            include_str!("schema/mysql/0003_subscriptions.sql"),
         ],
         &[
             include_str!("schema/postgres/0001_create.sql"),
             include_str!("schema/postgres/0002_subscription.sql"),
+            include_str!("schema/postgres/0003_subscriptions.sql"),
         ],
         &[
             include_str!("schema/sqlite/0001_create.sql"),
             include_str!("schema/sqlite/0002_subscription.sql"),
+            include_str!("schema/sqlite/0003_subscriptions.sql"),
         ],
     ];
 
-    /// Returns the columns that a migration creates. Keys and constraints begin in upper case, and a storage
-    /// parameter has an equals sign.
-    fn created(migration: &str) -> impl Iterator<Item = &str> {
-        migration.lines().filter(|line| !line.starts_with("--")).filter_map(|line| {
+    /// Returns the columns of the outbox table that a migration creates. Keys and constraints begin in upper case, and
+    /// a storage parameter has an equals sign. A computed column belongs to its index, and no statement reads it.
+    fn created(migration: &str) -> Vec<String> {
+        let statements = schema::plan::statements(migration);
+        let of_table = statements.iter().filter(|statement| statement.contains("{table}"));
+        let columns = of_table.flat_map(|statement| statement.lines()).filter_map(|line| {
             let definition = line.split("ADD COLUMN ").last().unwrap_or_default();
             let (name, rest) = definition.trim_start().split_once(' ')?;
             let is_column = name.starts_with(|letter: char| letter.is_ascii_lowercase());
-            (is_column && !rest.starts_with('=')).then_some(name)
-        })
+            let is_stored = !rest.starts_with('=') && !rest.contains("GENERATED ALWAYS AS (");
+            (is_column && is_stored).then(|| name.to_owned())
+        });
+        columns.collect()
     }
 
     #[test]
     fn the_list_names_the_columns_of_every_migration() {
-        let listed: BTreeSet<&str> = NAMES.iter().copied().collect();
+        let listed: BTreeSet<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
         assert_eq!(listed.len(), NAMES.len());
         for migrations in MIGRATIONS {
             let columns = migrations.iter().flat_map(|migration| created(migration));
@@ -304,7 +337,7 @@ mod tests {
 
     #[test]
     fn positions_follow_the_order_of_the_selection() {
-        for selection in [&CLAIM, &DEAD, &DEAD_KEY, &INSPECTION, &INSERTED, &STATES] {
+        for selection in [&CLAIM, &DEAD, &DEAD_KEY, &BLOCKED, &INSPECTION, &INSERTED, &STATES] {
             for (position, column) in selection.columns.concat().into_iter().enumerate() {
                 assert_eq!(selection.position(column), position, "{column:?}");
             }
@@ -314,7 +347,7 @@ mod tests {
     /// Expressions that the statement itself contains come after the rendered ones.
     #[test]
     fn computed_expressions_are_the_last() {
-        for selection in [&CLAIM, &DEAD, &DEAD_KEY, &INSPECTION, &INSERTED, &STATES] {
+        for selection in [&CLAIM, &DEAD, &DEAD_KEY, &BLOCKED, &INSPECTION, &INSERTED, &STATES] {
             let columns: Vec<Column> = selection.columns.concat();
             let is_rendered = |column: &Column| column.expression().is_some();
             assert!(columns.is_sorted_by_key(|column| !is_rendered(column)), "{columns:?}");
@@ -325,7 +358,7 @@ mod tests {
     fn lists_are_rendered_with_their_forms() {
         assert_eq!(
             expand("SELECT {dead_key_columns} FROM"),
-            "SELECT {int:entry.sequence}, entry.event_id, entry.event_type, entry.last_error, \
+            "SELECT {int:entry.sequence}, entry.event_id, entry.event_type, entry.subscription, entry.last_error, \
              {micros:entry.done_at} FROM"
         );
         assert!(expand("{columns}").ends_with(", {text:entry.payload}"));

@@ -146,6 +146,7 @@ impl Error {
                 SchemaError::NotMade { source, .. } | SchemaError::NotMigrated { source, .. },
             ) => source.database_error_kind(),
             Self::Schema(SchemaError::NotPermitted { .. }) => DatabaseErrorKind::Rights,
+            Self::Schema(SchemaError::NotAnOutbox { .. }) => DatabaseErrorKind::NoColumn,
             Self::Interrupted { source, .. } => source.database_error_kind(),
             Self::TimedOut { .. } => DatabaseErrorKind::Unreachable,
             _ => DatabaseErrorKind::Other,

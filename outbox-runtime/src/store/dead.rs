@@ -6,30 +6,34 @@ use super::batch::Arg;
 use super::columns::{self, Column, RowReader, ints};
 use super::row::{self, micros};
 use super::skip_locked::keys;
-use super::{Backend, EventFilter, Store, Undecodable};
+use super::{Backend, EventFilter, Failure, Store, Undecodable, history};
 use crate::Error;
-use crate::event::{EventEnvelope, Status};
+use crate::event::{EventEnvelope, Recipient, Status};
 
 pub(super) const QUERY: &str = "\
     SELECT {dead_columns} FROM {table} AS entry {by:dead} \
-    WHERE status = 3 AND {filter:1} AND entry.sequence > $7 ORDER BY entry.sequence LIMIT $8";
+    WHERE status = 3 AND {filter:1} AND entry.sequence > $8 ORDER BY entry.sequence LIMIT $9";
 
 pub(super) const ONE: &str = "\
     SELECT {dead_columns} FROM {table} AS entry \
-    WHERE event_id = $1 AND status = 3";
+    WHERE event_id = $1 AND status = 3 AND {of:$2} ORDER BY entry.sequence";
 
 pub(super) const COUNT: &str =
     "SELECT {int:COUNT(*)} FROM {table} {by:dead} WHERE status = 3 AND {filter:1}";
 
-/// Excludes events that died between `$8` and now.
+/// Excludes events that died between `$9` and now.
 pub(super) const KEYS: &str = "\
     SELECT {dead_key_columns} FROM {table} AS entry {by:dead} \
-    WHERE status = 3 AND {filter:1} AND sequence > $7 \
-        AND COALESCE(done_at <= {time:$8} OR done_at > {now}, true) \
-    ORDER BY sequence LIMIT $9";
+    WHERE status = 3 AND {filter:1} AND sequence > $8 \
+        AND COALESCE(done_at <= {time:$9} OR done_at > {now}, true) \
+    ORDER BY sequence LIMIT $10";
 
-pub(super) const STATUS: &str =
-    "SELECT {int:sequence}, {int:status} FROM {table} WHERE event_id = $1";
+pub(super) const STATUS: &str = "SELECT {int:sequence}, {int:status} FROM {table} WHERE event_id = $1 AND {of:$2} ORDER BY sequence";
+
+/// `{of:$2}`: the row is one of the subscription in an argument, or any if that is NULL.
+pub(super) const OF: &str = "\
+    CASE WHEN subscription = '*' THEN '' ELSE subscription END \
+    = COALESCE($2, CASE WHEN subscription = '*' THEN '' ELSE subscription END)";
 
 /// A dead letter: an event that was given up, with the reason.
 ///
@@ -57,11 +61,15 @@ pub struct DeadEvent {
     pub event_id: String,
     /// The name of the event type.
     pub event_type: String,
+    /// The name of the subscription whose delivery it is; empty for the unnamed listener.
+    pub subscription: String,
     /// The number of failed attempts. Zero if the event was given up without one, for example because no listener
     /// handles it.
     pub attempts: u32,
     /// The reason why it was given up: the error of the last attempt with its causes, up to 4,000 characters.
     pub last_error: Option<String>,
+    /// The last failures, at most ten, the first one first.
+    pub history: Vec<Failure>,
     /// When it was given up, by the clock of the database.
     pub died_at: Option<SystemTime>,
     /// The event as it was written, or why its row cannot be decoded. Its `available_at` is the time at which it
@@ -92,11 +100,15 @@ impl<DB: Backend> Store<DB> {
         Ok(rows.iter().map(dead_event::<DB>).collect())
     }
 
-    /// Returns the dead letter with an id.
-    pub(crate) async fn dead_one(&self, event_id: &str) -> Result<Option<DeadEvent>, Error> {
-        let args = vec![event_id.into()];
+    /// Returns the dead letters with an id, of one subscription or of all.
+    pub(crate) async fn dead_with_id(
+        &self,
+        event_id: &str,
+        subscription: Option<&str>,
+    ) -> Result<Vec<DeadEvent>, Error> {
+        let args = vec![event_id.into(), subscription.into()];
         let rows = self.rows("reading dead events", self.sql.dead_one.clone(), args).await?;
-        Ok(rows.first().map(dead_event::<DB>))
+        Ok(rows.iter().map(dead_event::<DB>).collect())
     }
 
     /// Counts the dead letters.
@@ -107,15 +119,20 @@ impl<DB: Backend> Store<DB> {
         Ok(count.unwrap_or_default().unsigned_abs())
     }
 
-    /// Returns the sequence and the status of an event.
-    pub(crate) async fn status_of(&self, event_id: &str) -> Result<Option<(i64, Status)>, Error> {
-        let doing = "looking for an event";
-        let rows = self.rows(doing, self.sql.status_of.clone(), vec![event_id.into()]).await?;
-        Ok(rows.first().map(ints::<DB, 2>).and_then(|[sequence, status]| {
+    /// Returns the sequence and the status of each row of an event, of one subscription or of all.
+    pub(crate) async fn statuses_of(
+        &self,
+        event_id: &str,
+        subscription: Option<&str>,
+    ) -> Result<Vec<(i64, Status)>, Error> {
+        let (doing, args) = ("looking for an event", vec![event_id.into(), subscription.into()]);
+        let rows = self.rows(doing, self.sql.status_of.clone(), args).await?;
+        let status = |[sequence, status]: [Option<i64>; 2]| {
             // A row with an unknown status is not changed.
             let status = Status::from_code(i16::try_from(status?).ok()?)?;
             Some((sequence?, status))
-        }))
+        };
+        Ok(rows.iter().map(ints::<DB, 2>).filter_map(status).collect())
     }
 
     /// Returns the dead letters after a sequence, oldest first, except those that died after `since`.
@@ -150,11 +167,14 @@ pub(super) fn filter_args(filter: &EventFilter, more: &[i64]) -> Vec<Arg> {
 fn dead_event<DB: Backend>(row: &DB::Row) -> DeadEvent {
     let row = RowReader::<DB>::new(row, &columns::DEAD);
     let attempts = row.int(Column::Attempts).and_then(|attempts| attempts.try_into().ok());
+    let subscription = row.text(Column::Subscription).unwrap_or_default();
     DeadEvent {
         sequence: row.int(Column::Sequence).unwrap_or_default(),
         event_id: row.text(Column::EventId).unwrap_or_default(),
         event_type: row.text(Column::EventType).unwrap_or_default(),
+        subscription: Recipient::from_column(&subscription).name().to_owned(),
         attempts: attempts.unwrap_or_default(),
+        history: history::read(row.text(Column::History).as_deref()),
         last_error: row.text(Column::LastError),
         died_at: row.time(Column::DoneAt),
         // The due time is no longer known: the last claim replaced it with the end of its lease.

@@ -8,9 +8,12 @@
 //!
 //! Some parts are put in before that: the lists of `columns.rs` (`{columns}`, `{dead_columns}`, …), the verdicts of
 //! `settle.rs` (`{status_after}`, `{final_verdicts}`, …), and in `statements.rs` what a statement has variants of
-//! (`{status}`, `{pairs}`, `{between}`, `{keys}`, `{only}`).
+//! (`{status}`, `{pairs}`, `{between}`, `{keys}`, `{only}`); `order.rs` has those of ordered outboxes (`{order_key}`, …).
 
+use super::fan_out::FanOut;
 use super::migration_lock::MigrationLock;
+use super::order::Order;
+use super::relay_lock::RelayLock;
 use super::rights::Rights;
 use super::schema::Migrations;
 use super::{FindingLevel, Table};
@@ -88,21 +91,22 @@ pub struct Dialect {
     /// The suffix that makes `existing` see rows that other transactions have just committed.
     pub(super) existing_lock: &'static str,
     pub(super) claim: Locking,
+    pub(super) order: Order,
     pub(super) renew: Locking,
     pub(super) settle: &'static str,
     pub(super) settle_delete: &'static str,
     /// How `settle` and `settle_delete` skip rows that another session has locked.
     pub(super) skip_locked: SkipLocked,
     pub(super) states: &'static str,
+    /// Each selects settled rows that are old, if `{only}` holds.
     pub(super) purge: &'static [&'static str],
     pub(super) replay_all: &'static str,
     /// Deletes by key the rows for which `{only}` holds.
     pub(super) delete: &'static str,
-    /// Restricts rows to (aggregate, event) pairs. `{each}` becomes `pair`, as often as there are
-    /// pairs where they are bound one by one.
-    pub(super) pairs: &'static str,
-    pub(super) pair: &'static str,
-    pub(super) pairs_one_by_one: bool,
+    /// The statements for subscriptions and nodes.
+    pub(super) fan_out: FanOut,
+    /// Compares rows with the keys that a claim is restricted to.
+    pub(super) keys: KeySql,
     /// The hint that makes a statement use an index, where the planner needs one: `{by:claim}`.
     pub(super) by_index: Option<Wrap>,
     /// Returns 1 if the database is in memory, where each connection might have one of its own.
@@ -120,8 +124,8 @@ pub struct Dialect {
     pub(super) estimate: &'static str,
     /// Whether the table's name and schema are arguments of `estimate`.
     pub(super) estimate_by_name: bool,
-    /// Each returns the number of rows that were settled on one `{side}` of a time, by the purge index; the result
-    /// is their sum.
+    /// Each returns the number of rows that were settled on one `{side}` of a time and for which `{only}` holds, by the
+    /// purge index; the result is their sum.
     pub(super) ended: &'static [&'static str],
     /// How privileges are managed; `None` if there are none.
     pub(super) rights: Option<Rights>,
@@ -132,6 +136,8 @@ pub struct Dialect {
     pub(super) migrations: Migrations,
     /// The lock for migrations, in a database that has several writers.
     pub(super) migration_lock: Option<MigrationLock>,
+    /// The lock that lets one node at a time deliver.
+    pub(super) relay_lock: RelayLock,
     /// Whether `CREATE INDEX` takes the schema before the name of the index instead of before the table's.
     pub(super) index_in_schema: bool,
     /// Returns how many transactions have been open for longer than a time, and for how many microseconds the
@@ -166,8 +172,9 @@ pub(super) enum OpenTransaction {
     allow(dead_code, reason = "each form is some database's")
 )]
 pub(super) enum Insert {
-    /// Skips ids that exist, and returns (sequence, event id) of the inserted rows.
-    Returning(&'static str),
+    /// `one` is for one event whose id was generated, and returns its sequence; it fails if the id exists. `many`
+    /// leaves out rows that exist where it has something for `{skip}`, and returns `{returned}`. `fan_out` is the same for events with several rows: their values are sent once.
+    Returning { one: &'static str, many: &'static str, fan_out: Option<&'static str> },
     /// Fails if an id exists. `bulk` is for events whose ids were generated; where one may have to wait
     /// for another transaction to end, a `row` for each event comes after `head`.
     Failing { bulk: &'static str, head: &'static str, row: &'static str },
@@ -243,6 +250,31 @@ pub(super) enum Places {
     Row,
     /// The time twice, and then the sequence: for a planner that cannot seek to a row.
     TimeTwice,
+}
+
+/// How rows are compared with the keys of a [`TypeFilter`](super::TypeFilter).
+#[derive(Debug)]
+pub(super) struct KeySql {
+    /// Aggregate type, event type and recipient of a row.
+    pub(super) event: &'static str,
+    /// Aggregate type and recipient of a row.
+    pub(super) aggregate: &'static str,
+    /// Around the condition.
+    pub(super) condition: (&'static str, &'static str),
+    pub(super) among: Among,
+}
+
+/// How the keys are bound.
+#[derive(Debug)]
+#[cfg_attr(
+    not(all(feature = "mysql", any(feature = "postgres", feature = "sqlite"))),
+    allow(dead_code, reason = "each form is some database's")
+)]
+pub(super) enum Among {
+    /// As one argument: `{arg}`.
+    Array(&'static str),
+    /// One by one.
+    Each,
 }
 
 /// How settlements skip rows that another session has locked.

@@ -1,5 +1,8 @@
 //! Checks of a table, its server and its pending events.
 
+mod order;
+mod subscriptions;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -14,7 +17,10 @@ use crate::Error;
 const DOING: &str = "examining the database";
 
 /// The suffixes of the table's indexes; the primary key cannot be missing.
-const INDEXES: [&str; 4] = ["event_id", "claim", "purge", "dead"];
+const INDEXES: [&str; 4] = ["subscription", "claim", "purge", "dead"];
+
+/// The suffix of the index that only ordered outboxes have.
+const ORDER_INDEX: &str = "ordered";
 
 /// The severity of a finding, in increasing order: the maximum of all findings is the state of the outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +47,8 @@ pub enum FindingLevel {
 /// | `transactions` | that no transaction has been open for too long (not on SQLite) |
 /// | `leases` | that no lease has expired without a take-over |
 /// | `event types` | that pending types are known, and that those that are due are claimed |
+/// | `order` | where events are ordered: that no aggregate is blocked by a dead letter or by an event that is not claimed |
+/// | `subscriptions` | where there are named ones: that those with pending events are not paused, and that a running node has them |
 /// | `pending` | only if pending events cannot be counted |
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -187,8 +195,12 @@ impl<DB: Backend> Store<DB> {
         let state = self.schema_state().await?;
         let mut findings = vec![of_schema(&state)];
         if !matches!(state, SchemaState::Missing { .. } | SchemaState::Forbidden { .. }) {
-            let missing = self.missing_indexes().await?;
-            findings.push(of_indexes(&missing));
+            let order = self.recorded_order().await?;
+            let mut missing = self.missing_indexes(&INDEXES).await?;
+            if order.is_some() {
+                missing.extend(self.missing_indexes(&[ORDER_INDEX]).await?);
+            }
+            findings.push(self.of_indexes(&missing));
             findings.extend(self.run_checks(Checks::All).await?);
             findings.extend(self.transactions(options.long_transaction).await?);
             if missing.contains(&self.table.derived("claim")) {
@@ -201,16 +213,37 @@ impl<DB: Backend> Store<DB> {
             findings.push(leases(&pending, options.overdue));
             findings.extend(unknown(&pending, options));
             findings.push(waiting(&pending, options));
+            findings.extend(self.check_subscriptions().await?);
+            if let Some(on_dead) = order {
+                findings.push(self.order(on_dead, &missing, options).await?);
+            }
         }
         Ok(findings)
     }
 
-    async fn missing_indexes(&self) -> Result<Vec<String>, Error> {
+    async fn missing_indexes(&self, indexes: &[&str]) -> Result<Vec<String>, Error> {
         let rows = self.rows(DOING, self.sql.doctor.indexes.clone(), vec![]).await?;
         let there: Vec<String> =
             rows.iter().filter_map(|row| DB::text(row, 0).ok().flatten()).collect();
-        let names = INDEXES.map(|index| self.table.derived(index));
-        Ok(names.into_iter().filter(|name| !there.contains(name)).collect())
+        let names = indexes.iter().map(|index| self.table.derived(index));
+        Ok(names.filter(|name| !there.contains(name)).collect())
+    }
+
+    fn of_indexes(&self, missing: &[String]) -> Finding {
+        if missing.is_empty() {
+            return Finding::ok("indexes", "every index is there");
+        }
+        let remedy = match missing {
+            [index] if *index == self.table.derived(ORDER_INDEX) => {
+                "run `outbox migrate --ordered`: without it events cannot be claimed in order"
+            }
+            _ => {
+                "run the `CREATE INDEX` statements of these names from the migration's SQL (`outbox migrate \
+                 --sql`): without them claims fail or read the whole table"
+            }
+        };
+        let what = format!("missing: {}", missing.join(", "));
+        Finding::bad("indexes", FindingLevel::Error, what, remedy)
     }
 
     /// Returns the problems that the checks for the start find.
@@ -218,7 +251,7 @@ impl<DB: Backend> Store<DB> {
     /// # Errors
     /// If the database fails.
     pub(crate) async fn check_at_start(&self) -> Result<Vec<Finding>, Error> {
-        let mut findings = vec![of_indexes(&self.missing_indexes().await?)];
+        let mut findings = vec![self.of_indexes(&self.missing_indexes(&INDEXES).await?)];
         findings.extend(self.run_checks(Checks::AtStart).await?);
         findings.retain(|finding| finding.level > FindingLevel::Ok);
         Ok(findings)
@@ -280,19 +313,6 @@ impl<DB: Backend> Store<DB> {
     }
 }
 
-fn of_indexes(missing: &[String]) -> Finding {
-    if missing.is_empty() {
-        return Finding::ok("indexes", "every index is there");
-    }
-    Finding::bad(
-        "indexes",
-        FindingLevel::Error,
-        format!("missing: {}", missing.join(", ")),
-        "run the `CREATE INDEX` statements of these names from the migration's SQL (`outbox migrate \
-         --sql`): without them claims fail or read the whole table",
-    )
-}
-
 fn of_schema(state: &SchemaState) -> Finding {
     const SUBJECT: &str = "schema";
     match state {
@@ -310,6 +330,12 @@ fn of_schema(state: &SchemaState) -> Finding {
             FindingLevel::Unknown,
             "the table has every column, and this user may not read its version",
             "grant `SELECT` on the table `outbox_schema`",
+        ),
+        SchemaState::Older { found: 0, .. } => Finding::bad(
+            SUBJECT,
+            FindingLevel::Error,
+            "the table is one of the original Java framework",
+            "switch the relay of that framework off and run `outbox migrate`, which adopts the table",
         ),
         SchemaState::Older { found, known, .. } => Finding::bad(
             SUBJECT,

@@ -74,9 +74,50 @@ impl<DB: Backend> Store<DB> {
             ("dead keys", self.sql.dead_keys.clone(), dead(&[0, 4_000_000_000_000_000, 100])),
         ];
         let purges = self.sql.purge_done.iter().chain(&self.sql.purge_dead);
+        let purges = purges.chain(&self.sql.purge_unordered_dead);
         bounded.extend(purges.map(|sql| ("purge", sql.clone(), old())));
         bounded.extend(self.bounded_inspections());
         bounded
+    }
+
+    /// Returns the statements of ordered claims: by due time, of some aggregates, and of some rows.
+    #[doc(hidden)]
+    pub fn ordered(
+        &self,
+        types: &TypeFilter,
+        aggregates: &[String],
+        rows: &[i64],
+    ) -> Vec<Explained> {
+        let quota = Quota { rows: CLAIMED, ..Quota::default() };
+        let (bytes, skip_recent) = (usize::MAX, Duration::ZERO);
+        let (lease, status) = (LEASE, Status::New);
+        let request = ClaimRequest { lease, types, status, quota, bytes, skip_recent };
+        let keys = || vec![Arg::Texts(aggregates.iter().cloned().map(Some).collect())];
+        let sequences = || Arg::Ints(rows.iter().copied().map(Some).collect());
+        let sql = &self.sql.order;
+        let candidates = self.candidate_args(&request, None, CLAIMED);
+        let mut ordered = vec![
+            ("candidates", types.claims(&self.sql).candidates[0].clone(), candidates),
+            ("pending aggregates", sql.pending.clone(), keys()),
+            ("survey", sql.aggregates.clone(), keys()),
+            ("lock rows", sql.read.clone(), vec![0.into(), 0.into(), sequences()]),
+        ];
+        if let Some(update) = &sql.update {
+            let lease = row::span(LEASE.length).into();
+            ordered.push((
+                "claim rows",
+                update.clone(),
+                vec![lease, EXPLAINER.into(), sequences()],
+            ));
+        }
+        ordered
+    }
+
+    /// Returns the statements that look for blocked aggregates, for some aggregates and some of their events. The table
+    /// needs the order index.
+    #[doc(hidden)]
+    pub fn blocked_statements(&self, aggregates: &[&str], heads: &[i64]) -> Vec<Explained> {
+        self.explain_blocked(aggregates, heads)
     }
 
     /// Returns the statements that continue after a sequence.
@@ -110,7 +151,12 @@ impl<DB: Backend> Store<DB> {
             .collect();
         let done: Vec<Settlement> = rows
             .iter()
-            .map(|sequence| Settlement { sequence: *sequence, token: 1, verdict: Verdict::Done })
+            .map(|sequence| Settlement {
+                sequence: *sequence,
+                token: 1,
+                verdict: Verdict::Done,
+                history: None,
+            })
             .collect();
         let done: Vec<&Settlement> = done.iter().collect();
         let arrays = DB::DIALECT.arrays;

@@ -6,7 +6,7 @@ use super::batch::Arg;
 use super::row::comparable_micros;
 use super::{DeadEvent, Fingerprint};
 
-/// Selects events by type, aggregate, tenant and time. A field that is `None` matches every event.
+/// Selects events by type, aggregate, subscription, tenant and time. A field that is `None` matches every event.
 ///
 /// All fields that are set must match. It is part of an [`EventQuery`](super::EventQuery) and of a [`DeadFilter`], and
 /// converts into both.
@@ -28,6 +28,8 @@ pub struct EventFilter {
     pub aggregate_type: Option<String>,
     /// The id of the aggregate, of any aggregate type unless that is set as well.
     pub aggregate_id: Option<String>,
+    /// The name of the subscription; empty for the unnamed listener.
+    pub subscription: Option<String>,
     /// The id of the tenant that the events belong to.
     pub tenant_id: Option<String>,
     /// Matches events that occurred at this time or later, by the clock of their writer.
@@ -61,6 +63,13 @@ macro_rules! setters {
         #[must_use]
         pub fn aggregate_id(mut self, id: impl Into<String>) -> Self {
             self.$($part.)?aggregate_id = Some(id.into());
+            self
+        }
+
+        /// Selects the rows of one subscription; those of the unnamed listener if the name is empty.
+        #[must_use]
+        pub fn subscription(mut self, name: impl Into<String>) -> Self {
+            self.$($part.)?subscription = Some(name.into());
             self
         }
 
@@ -101,6 +110,7 @@ impl EventFilter {
             self.event_type.as_deref().into(),
             self.aggregate_type.as_deref().into(),
             self.aggregate_id.as_deref().into(),
+            self.subscription.as_deref().into(),
             self.tenant_id.as_deref().into(),
             self.since.map(comparable_micros).into(),
             self.before.map(comparable_micros).into(),
@@ -163,7 +173,7 @@ impl From<EventFilter> for DeadFilter {
 }
 
 /// The number of arguments of an [`EventFilter`].
-const ARGS: usize = 6;
+const ARGS: usize = 7;
 
 /// Replaces `{filter:n}` in a template by the conditions of an [`EventFilter`] whose first argument is `$n`.
 pub(super) fn expand(template: &str) -> String {
@@ -180,13 +190,15 @@ pub(super) fn expand(template: &str) -> String {
 /// Returns the conditions of an [`EventFilter`]. PostgreSQL numbers its arguments; the first one is `$first`. An
 /// argument that is NULL matches every row.
 fn conditions(first: usize) -> String {
-    let [event_type, aggregate_type, aggregate_id, tenant_id, since, before]: [String; ARGS] =
-        std::array::from_fn(|index| format!("${}", first + index));
+    let [event_type, aggregate_type, aggregate_id, subscription, tenant_id, since, before]: [String;
+        ARGS] = std::array::from_fn(|index| format!("${}", first + index));
     format!(
         "event_type = COALESCE({event_type}, event_type) \
         AND COALESCE(aggregate_type, '__GLOBAL__') \
             = COALESCE({aggregate_type}, aggregate_type, '__GLOBAL__') \
         AND COALESCE(aggregate_id, '') = COALESCE({aggregate_id}, aggregate_id, '') \
+        AND CASE WHEN subscription = '*' THEN '' ELSE subscription END \
+            = COALESCE({subscription}, CASE WHEN subscription = '*' THEN '' ELSE subscription END) \
         AND COALESCE(tenant_id, '') = COALESCE({tenant_id}, tenant_id, '') \
         AND COALESCE(created_at >= {{time:{since}}}, true) \
         AND COALESCE(created_at < {{time:{before}}}, true)"
@@ -206,8 +218,8 @@ mod tests {
 
     #[test]
     fn arguments_are_numbered_from_the_first() {
-        assert_eq!(numbers(&expand("{filter:1}")), [1, 2, 3, 4, 5, 6]);
-        assert_eq!(numbers(&expand("$1 {filter:2} AND $8")), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(numbers(&expand("{filter:1}")), [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(numbers(&expand("$1 {filter:2} AND $9")), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
     }
 
     #[test]
@@ -217,6 +229,7 @@ mod tests {
             event_type: text("type"),
             aggregate_type: text("aggregate type"),
             aggregate_id: text("aggregate id"),
+            subscription: text("subscription"),
             tenant_id: text("tenant"),
             since: Some(SystemTime::UNIX_EPOCH),
             before: Some(SystemTime::UNIX_EPOCH),

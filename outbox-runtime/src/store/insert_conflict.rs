@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use sqlx::SqlStr;
 
-use super::insert::{Inserted, NewRow, values};
+use super::insert::{Inserted, NewRow, RowKey, values};
 use super::{Backend, Store, fault_point};
 use crate::Error;
 
@@ -15,7 +15,7 @@ enum Attempt {
     /// It has inserted its rows; with the sequence if there was one row and the driver reports it.
     Inserted(Option<i64>),
     /// Its only row exists.
-    Duplicate(HashMap<String, Inserted>),
+    Duplicate(HashMap<RowKey, Inserted>),
     /// Some of its rows exist, and none was inserted.
     SomeExist,
 }
@@ -54,7 +54,7 @@ impl<'a> Pieces<'a> {
 }
 
 impl<DB: Backend> Store<DB> {
-    /// Inserts the rows whose ids do not exist.
+    /// Inserts the rows that do not exist.
     ///
     /// A statement fails if one of its ids exists, and on MySQL its transaction then keeps a lock on that id and on the
     /// gap beside it. So ids that may exist are read first, without a lock, and their rows are left out.
@@ -64,26 +64,27 @@ impl<DB: Backend> Store<DB> {
         bulk: &SqlStr,
         sizes: &[(usize, SqlStr); 3],
         rows: &[&NewRow<'_>],
-    ) -> Result<HashMap<String, Inserted>, Error> {
+    ) -> Result<HashMap<RowKey, Inserted>, Error> {
         let failed = || Error::database("inserting events");
-        let may_exist = ids(rows, |row| row.envelope.id_may_exist());
+        let mut may_exist = rows.to_vec();
+        may_exist.retain(|row| row.envelope.id_may_exist());
         let mut pieces = Pieces { bulk, sizes, all_new: may_exist.is_empty(), one_by_one: 0 };
         let mut known = HashMap::new();
         if !may_exist.is_empty() {
-            let found = self.find(connection, &self.sql.inserted, may_exist).await;
+            let found = self.find(connection, &self.sql.inserted, &may_exist).await;
             known = found.map_err(failed())?;
         }
         let mut fresh = rows.to_vec();
-        fresh.retain(|row| !known.contains_key(row.envelope.event_id().as_str()));
+        fresh.retain(|row| !known.contains_key(&RowKey::of(row)));
         let (mut rest, mut unnumbered) = (fresh.as_slice(), Vec::new());
         while !rest.is_empty() {
             let (size, statement) = pieces.next(rest.len());
             let (piece, later) = rest.split_at(size);
             match self.insert_piece(connection, statement, piece).await.map_err(failed())? {
-                Attempt::Inserted(None) => unnumbered.extend(ids(piece, |_| true)),
+                Attempt::Inserted(None) => unnumbered.extend_from_slice(piece),
                 Attempt::Inserted(Some(sequence)) => {
                     let inserted = Inserted { sequence, duplicate: false };
-                    known.extend(ids(piece, |_| true).into_iter().map(|id| (id, inserted)));
+                    known.extend(piece.iter().map(|row| (RowKey::of(row), inserted)));
                 }
                 Attempt::Duplicate(found) => known.extend(found),
                 Attempt::SomeExist => {
@@ -95,8 +96,8 @@ impl<DB: Backend> Store<DB> {
         }
         if !unnumbered.is_empty() {
             // This transaction inserted them: a lock would only block other writers.
-            let found = self.find(connection, &self.sql.inserted, unnumbered).await;
-            let ours = |(id, inserted)| (id, Inserted { duplicate: false, ..inserted });
+            let found = self.find(connection, &self.sql.inserted, &unnumbered).await;
+            let ours = |(key, inserted)| (key, Inserted { duplicate: false, ..inserted });
             known.extend(found.map_err(failed())?.into_iter().map(ours));
         }
         Ok(known)
@@ -135,8 +136,7 @@ impl<DB: Backend> Store<DB> {
                         // Reading all of them with a lock would lock the gaps of the new ids.
                         return Ok(Attempt::SomeExist);
                     }
-                    let found = self.find(connection, &self.sql.existing, ids(rows, |_| true));
-                    let found = found.await?;
+                    let found = self.find(connection, &self.sql.existing, rows).await?;
                     if !found.is_empty() {
                         return Ok(Attempt::Duplicate(found));
                     }
@@ -145,9 +145,4 @@ impl<DB: Backend> Store<DB> {
             }
         }
     }
-}
-
-fn ids(rows: &[&NewRow<'_>], which: impl Fn(&NewRow<'_>) -> bool) -> Vec<String> {
-    let rows = rows.iter().filter(|row| which(row));
-    rows.map(|row| row.envelope.event_id().to_string()).collect()
 }

@@ -9,7 +9,7 @@ use super::batch::Arg;
 use super::columns::{self, Column, RowReader, sequences, text_and_ints};
 use super::dialect::Dialect;
 use super::row::span;
-use super::{Backend, EventQuery, Payloads, Store};
+use super::{Backend, EventQuery, Failure, OnDead, Payloads, Store, history, purge};
 use crate::Error;
 use crate::event::{AggregateType, Global, Status};
 
@@ -23,7 +23,7 @@ const WINDOW: u32 = 20_000;
 
 const LIST: &str = "\
     SELECT {inspection_columns} FROM {table} AS entry {by} WHERE {filter:2} {scope} \
-        AND entry.sequence >= $8 AND entry.sequence < $9 ORDER BY entry.sequence DESC LIMIT $10";
+        AND entry.sequence >= $9 AND entry.sequence < $10 ORDER BY entry.sequence DESC LIMIT $11";
 
 /// Restricts a listing to the pending rows that have been due longest, which the index of the claims finds.
 const PENDING: &str = "\
@@ -41,7 +41,8 @@ const SEQUENCES: &str = "\
     SELECT {int:sequence} FROM {table} WHERE sequence > $1 AND sequence <= $2 \
     ORDER BY sequence DESC LIMIT $3";
 
-const FIND: &str = "SELECT {inspection_columns} FROM {table} AS entry WHERE entry.event_id = $2";
+const FIND: &str = "SELECT {inspection_columns} FROM {table} AS entry WHERE entry.event_id = $2 \
+    ORDER BY entry.subscription, entry.sequence";
 
 const DEAD_BY_TYPE: &str = "\
     SELECT event_type, {int:COUNT(*)} FROM (SELECT event_type FROM {table} {by:dead} \
@@ -65,6 +66,9 @@ pub struct EventRow {
     pub aggregate_type: String,
     /// The id of the aggregate that the event is about.
     pub aggregate_id: Option<String>,
+    /// The name of the subscription whose delivery it is; empty for the unnamed listener. `*` if the row was inserted by
+    /// another program and is not expanded yet.
+    pub subscription: String,
     /// The id of the tenant, if the event has one.
     pub tenant_id: Option<String>,
     /// The delivery state: NEW and RETRY are pending, DONE and DEAD are final.
@@ -79,6 +83,8 @@ pub struct EventRow {
     pub done_at: Option<SystemTime>,
     /// The reason why the last attempt failed, or why the event was given up.
     pub last_error: Option<String>,
+    /// The last failures, at most ten, the first one first. They are kept when it is replayed.
+    pub history: Vec<Failure>,
     /// The process that has claimed it: its [`node_name`](crate::Config::node_name), if it has one, and a random
     /// suffix.
     pub locked_by: Option<String>,
@@ -125,6 +131,7 @@ pub(super) struct Sql {
     recently_done: Vec<SqlStr>,
     old_done: Vec<SqlStr>,
     old_dead: Vec<SqlStr>,
+    old_unordered_dead: Vec<SqlStr>,
 }
 
 impl Sql {
@@ -132,9 +139,11 @@ impl Sql {
         let list =
             |by: &str, scope: &str| render(&LIST.replace("{by}", by).replace("{scope}", scope));
         let pending = |status: &str| list("", &PENDING.replace("{status}", status));
-        let settled = |status: &str, side: &str| {
-            let part =
-                |part: &&str| render(&part.replace("{status}", status).replace("{side}", side));
+        let settled = |status: &str, side: &str, only: &str| {
+            let part = |part: &&str| {
+                let part = part.replace("{status}", status).replace("{side}", side);
+                render(&part.replace("{only}", only))
+            };
             dialect.ended.iter().map(part).collect()
         };
         Self {
@@ -150,9 +159,10 @@ impl Sql {
             sequences: render(SEQUENCES),
             find: render(FIND),
             dead_by_type: render(DEAD_BY_TYPE),
-            recently_done: settled("1", ">="),
-            old_done: settled("1", "<"),
-            old_dead: settled("3", "<"),
+            recently_done: settled("1", ">=", ""),
+            old_done: settled("1", "<", ""),
+            old_dead: settled("3", "<", ""),
+            old_unordered_dead: settled("3", "<", purge::UNORDERED),
         }
     }
 }
@@ -215,14 +225,14 @@ impl<DB: Backend> Store<DB> {
         Ok(sequences::<DB>(&rows))
     }
 
-    /// Returns the event with an id, with its payload.
+    /// Returns the rows of an event, with their payloads: that of the unnamed listener first, then by subscription.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn find_event(&self, event_id: &str) -> Result<Option<EventRow>, Error> {
+    pub async fn find_event(&self, event_id: &str) -> Result<Vec<EventRow>, Error> {
         let args = vec![1.into(), event_id.into()];
         let rows = self.rows("looking for an event", self.sql.inspect.find.clone(), args).await?;
-        Ok(event_rows::<DB>(&rows).pop())
+        Ok(event_rows::<DB>(&rows))
     }
 
     /// Counts the dead letters of each type, the most frequent first. It considers up to 100,000 of them.
@@ -256,12 +266,16 @@ impl<DB: Backend> Store<DB> {
         self.count_settled(&self.sql.inspect.old_done, age).await
     }
 
-    /// Counts the dead letters that died longer ago than `age`, up to 100,000.
+    /// Counts the dead letters that died longer ago than `age`, up to 100,000, except those that block an aggregate.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn count_old_dead(&self, age: Duration) -> Result<u64, Error> {
-        self.count_settled(&self.sql.inspect.old_dead, age).await
+        let parts = match self.recorded_order().await? {
+            Some(OnDead::Block) => &self.sql.inspect.old_unordered_dead,
+            Some(OnDead::Skip) | None => &self.sql.inspect.old_dead,
+        };
+        self.count_settled(parts, age).await
     }
 
     async fn count_settled(&self, parts: &[SqlStr], age: Duration) -> Result<u64, Error> {
@@ -282,6 +296,7 @@ impl<DB: Backend> Store<DB> {
             ("recently done", &sql.recently_done),
             ("old done", &sql.old_done),
             ("old dead", &sql.old_dead),
+            ("old dead", &sql.old_unordered_dead),
         ];
         let mut bounded = vec![("list dead", sql.list[4].clone(), all)];
         for (name, parts) in counts {
@@ -308,6 +323,7 @@ fn read<DB: Backend>(row: &DB::Row) -> Option<EventRow> {
             .text(Column::AggregateType)
             .unwrap_or_else(|| Global.aggregate_name().to_owned()),
         aggregate_id: row.text(Column::AggregateId),
+        subscription: row.text(Column::Subscription).unwrap_or_default(),
         tenant_id: row.text(Column::TenantId),
         status: status.and_then(Status::from_code)?,
         attempts: small(Column::Attempts).unwrap_or_default(),
@@ -315,6 +331,7 @@ fn read<DB: Backend>(row: &DB::Row) -> Option<EventRow> {
         created_at: row.time(Column::CreatedAt),
         done_at: row.time(Column::DoneAt),
         last_error: row.text(Column::LastError),
+        history: history::read(row.text(Column::History).as_deref()),
         locked_by: row.text(Column::LockedBy),
         locked_at: row.time(Column::LockedAt),
         claim_token: row.int(Column::ClaimToken).unwrap_or_default(),

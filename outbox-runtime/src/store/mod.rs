@@ -7,8 +7,10 @@
 //!
 //! The operations are methods of [`Store`], each for a whole batch, one file for each group: `insert` with
 //! `insert_conflict`, `claim`, `settle`, `dead`, `purge`, `stats`, `unroutable`, `schema` with `migration_lock` and
-//! `rights`, and for displays `inspect` with `event_query`, `pending`, `pending_change` and `doctor`. For tests of
-//! applications, `harness` controls the clock and injects faults.
+//! `rights`, and for displays `inspect` with `event_query`, `pending`, `pending_change`, `blocked` and `doctor`. For tests of
+//! applications, `harness` controls the clock and injects faults. `relay_lock` lets one node at a time deliver.
+//! `subscription` and `node` are the tables of the registered subscriptions and of the running nodes, with
+//! `subscription_rows` and `node_state` for displays.
 //!
 //! Times that decide anything are the database's, at the statement. A lease is a visibility time-out:
 //! claiming moves `available_at` forward, so that claimed rows leave the head of the index, and an
@@ -16,6 +18,8 @@
 
 pub(crate) mod backend;
 mod batch;
+mod blocked;
+mod candidates;
 mod claim;
 mod columns;
 mod connection;
@@ -25,22 +29,32 @@ mod dead;
 mod dialect;
 mod doctor;
 mod event_query;
+mod expand;
 mod explain;
+mod fan_out;
 mod filter;
 mod fingerprint;
+mod history;
 mod identity;
 mod insert;
 mod insert_conflict;
 mod inspect;
 mod migration_lock;
+mod node;
+mod node_state;
+mod order;
+mod ordered_claim;
 mod peek;
 mod pending;
 mod pending_change;
 mod position;
 mod purge;
+mod relay_lock;
 mod renew;
+mod restore_order;
 mod rights;
 mod row;
+pub(crate) mod run;
 mod schema;
 mod server;
 mod session;
@@ -48,7 +62,10 @@ mod settle;
 mod skip_locked;
 mod statements;
 mod stats;
+mod subscription;
+mod subscription_rows;
 mod transaction;
+mod type_filter;
 mod unroutable;
 mod writer_lock;
 
@@ -68,32 +85,46 @@ pub(crate) mod harness;
 mod testing;
 
 pub use backend::Backend;
-pub use claim::{ClaimRequest, Claims, Lease, Quota, TypeFilter};
+pub use blocked::{BlockReason, BlockedAggregate};
+pub use claim::{ClaimRequest, Claims, Lease, Quota};
 pub use database_error::DatabaseErrorKind;
 pub use dead::DeadEvent;
 pub(crate) use dead::DeadKey;
 pub use doctor::{DoctorOptions, Finding, FindingLevel};
 pub use event_query::{EventQuery, Payloads};
+pub use expand::ExpandedRow;
 pub use filter::{DeadFilter, EventFilter};
 pub(crate) use fingerprint::pattern;
 pub use fingerprint::{Fingerprint, NoFingerprint};
+pub use history::Failure;
 pub(crate) use identity::TableIdentity;
 pub use insert::{InitialState, Inserted, NewRow};
 pub use inspect::EventRow;
+pub use node::NodeRow;
+pub use node_state::{Node, NodeListener};
+use order::LockedOut;
+pub(crate) use ordered_claim::OrderedRequest;
 pub use peek::NextDue;
 pub use pending::PendingType;
 pub(crate) use pending_change::PendingChange;
 pub use position::Position;
 pub use purge::{Aged, Purged};
+pub(crate) use relay_lock::{LockSession, LockTiming, Taken};
 pub use renew::Renewal;
 pub(crate) use rights::Operation;
 pub use row::{Claim, Undecodable};
-pub use schema::{SchemaState, migrate, migration_sql, migration_sql_from};
+pub use schema::{
+    SchemaState, adoption_sql, migrate, migrate_ordered, migration_sql, migration_sql_from,
+    migration_sql_ordered,
+};
 pub(crate) use settle::LockedRows;
 pub use settle::{Completion, Settlement, Unsettled};
 pub use stats::Stats;
+pub use subscription::Registered;
+pub use subscription_rows::{Subscription, SubscriptionPattern};
 #[cfg(feature = "testing")]
 pub(crate) use testing::Cleared;
+pub use type_filter::{ClaimKey, TypeFilter};
 pub use unroutable::UnroutableType;
 
 use std::sync::Arc;
@@ -102,6 +133,7 @@ use sqlx::{Connection, Pool, SqlStr};
 
 use crate::Error;
 pub use crate::error::SchemaError;
+use crate::ordering::OnDead;
 pub use crate::table::{DEFAULT_TABLE, Table, TableError};
 #[doc(hidden)]
 pub use batch::Arg;
@@ -127,6 +159,8 @@ pub trait StoreOf<DB: Backend> {
 pub struct Store<DB: Backend> {
     pool: Pool<DB>,
     table: Table,
+    /// The name of the outbox, for spans, log lines and metrics.
+    name: Option<Arc<str>>,
     sql: Arc<Statements>,
     writer_lock: WriterLock,
     sticky: Option<StickyConnection<DB>>,
@@ -136,6 +170,8 @@ pub struct Store<DB: Backend> {
     settings: Option<SqlStr>,
     /// Present in tests.
     harness: Option<harness::TestHarness>,
+    /// Since when another session has kept this one from claiming in order.
+    locked_out: Arc<LockedOut>,
 }
 
 impl<DB: Backend> Clone for Store<DB> {
@@ -143,12 +179,14 @@ impl<DB: Backend> Clone for Store<DB> {
         Self {
             pool: self.pool.clone(),
             table: self.table.clone(),
+            name: self.name.clone(),
             sql: Arc::clone(&self.sql),
             writer_lock: self.writer_lock.clone(),
             sticky: self.sticky.clone(),
             relay: self.relay.clone(),
             settings: self.settings.clone(),
             harness: self.harness.clone(),
+            locked_out: Arc::clone(&self.locked_out),
         }
     }
 }
@@ -161,18 +199,31 @@ impl<DB: Backend> Store<DB> {
         Self {
             pool,
             table,
+            name: None,
             sql,
             writer_lock,
             sticky: None,
             relay: None,
             settings: statements::settings(DB::DIALECT, None),
             harness: None,
+            locked_out: Arc::default(),
         }
     }
 
     /// Returns the name of the table.
     pub fn table(&self) -> &Table {
         &self.table
+    }
+
+    /// Returns the same store with the name of its outbox.
+    pub(crate) fn named(mut self, name: Option<&str>) -> Self {
+        self.name = name.map(Arc::from);
+        self
+    }
+
+    /// Returns the name of the outbox, if it has one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// Returns the pool.

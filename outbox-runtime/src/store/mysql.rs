@@ -17,13 +17,16 @@ use sqlx::mysql::MySqlDatabaseError;
 
 use super::backend::backend;
 use super::dialect::{
-    Check, Dialect, Insert, Locking, OpenTransaction, Places, SkipLocked, writable,
+    Among, Check, Dialect, Insert, KeySql, Locking, OpenTransaction, Places, SkipLocked, writable,
 };
+use super::fan_out::mysql::FAN_OUT;
 use super::identity::{self, Address};
 use super::migration_lock::MigrationLock;
+use super::order::mysql::ORDER;
 use super::rights::Rights;
+use super::schema::origin::Origin;
 use super::schema::plan::{Migrations, Step};
-use super::{DatabaseErrorKind, FindingLevel, harness};
+use super::{DatabaseErrorKind, FindingLevel, harness, relay_lock};
 
 /// The name of the migration lock. Names are server-wide, have at most 64 characters and are not case-sensitive;
 /// the name of a database alone can have as many.
@@ -144,36 +147,38 @@ pub(super) const DIALECT: Dialect = Dialect {
         bulk: "\
             INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, \
                 payload, headers, created_at, available_at, locked_by, locked_at, claim_token, \
-                status, done_at, attempts) \
+                status, done_at, attempts, subscription) \
             SELECT new.event_id, new.event_type, new.aggregate_type, new.aggregate_id, new.tenant_id, \
                 new.payload, new.headers, {time:new.created}, \
                 CASE WHEN new.until IS NULL THEN {later:new.wait} ELSE {time:new.until} END, \
                 new.owner, CASE WHEN new.owner IS NULL THEN NULL ELSE {now} END, new.token, new.status, \
-                CASE WHEN new.status = 1 THEN {now} END, 0 \
+                CASE WHEN new.status = 1 THEN {now} END, 0, new.subscription \
             FROM JSON_TABLE($1, '$[*]' COLUMNS (place FOR ORDINALITY, \
                 event_id VARCHAR(36) CHARACTER SET utf8mb4 PATH '$[0]', event_type VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[1]', \
                 aggregate_type VARCHAR(64) CHARACTER SET utf8mb4 PATH '$[2]', aggregate_id VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[3]', \
                 tenant_id VARCHAR(64) CHARACTER SET utf8mb4 PATH '$[4]', payload LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]', \
                 headers LONGTEXT CHARACTER SET utf8mb4 PATH '$[6]', created BIGINT PATH '$[7]', until BIGINT PATH '$[8]', \
                 wait BIGINT PATH '$[9]', owner VARCHAR(128) CHARACTER SET utf8mb4 PATH '$[10]', token BIGINT PATH '$[11]', \
-                status SMALLINT PATH '$[12]' \
+                status SMALLINT PATH '$[12]', subscription VARCHAR(64) CHARACTER SET utf8mb4 PATH '$[13]' \
             )) AS new ORDER BY new.place",
         // Not from a SELECT: with `innodb_autoinc_lock_mode = 1`, MariaDB's default, that locks the table's
         // counter until it ends, and all other writers wait with it.
         head: "\
             INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, \
                 payload, headers, created_at, available_at, locked_by, locked_at, claim_token, \
-                status, done_at, attempts) VALUES ",
+                status, done_at, attempts, subscription) VALUES ",
         row: "\
             ($1, $2, $3, $4, $5, $6, $7, {time:$8}, COALESCE({time:$9}, {later:$10}), $11, \
                 CASE WHEN locked_by IS NULL THEN NULL ELSE {now} END, $12, $13, \
-                CASE WHEN status = 1 THEN {now} END, 0)",
+                CASE WHEN status = 1 THEN {now} END, 0, $14)",
     },
+    // By the whole unique key: a locking read by a part of it also locks the gap beside it, which new ids go into.
     existing: "\
-        SELECT {int:entry.sequence}, entry.event_id FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
-            event_id VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS ours \
-            STRAIGHT_JOIN {table} AS entry FORCE INDEX ({index:event_id}) \
-            ON entry.event_id = ours.event_id",
+        SELECT {int:entry.sequence}, entry.event_id, entry.subscription FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
+            event_id VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', \
+            subscription VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[1]')) AS ours \
+            STRAIGHT_JOIN {table} AS entry FORCE INDEX ({index:subscription}) \
+            ON entry.event_id = ours.event_id AND entry.subscription_key = ours.subscription",
     // The snapshot of a transaction does not show a row that another has committed since.
     existing_lock: " /*M! LOCK IN SHARE MODE */ /*!80001 FOR SHARE OF entry */",
     claim: Locking::LockThenUpdate {
@@ -193,6 +198,7 @@ pub(super) const DIALECT: Dialect = Dialect {
                 entry.locked_at = {now}, entry.claim_token = {next:entry.claim_token} \
             WHERE entry.status IN (0, 2) AND entry.claim_token = ours.token",
     },
+    order: ORDER,
     renew: Locking::LockThenUpdate {
         lock: "\
             SELECT {int:entry.sequence} FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
@@ -212,7 +218,8 @@ pub(super) const DIALECT: Dialect = Dialect {
     settle: "\
         UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$[0]', \
             token BIGINT PATH '$[1]', verdict INT PATH '$[2]', attempts INT PATH '$[3]', \
-            wait BIGINT PATH '$[4]', error LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]')) AS settlement \
+            wait BIGINT PATH '$[4]', error LONGTEXT CHARACTER SET utf8mb4 PATH '$[5]', \
+            history LONGTEXT CHARACTER SET utf8mb4 PATH '$[6]')) AS settlement \
             STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \
             ON entry.sequence = settlement.sequence \
         SET entry.available_at = CASE WHEN settlement.verdict IN ({final_verdicts}) THEN entry.available_at \
@@ -220,6 +227,7 @@ pub(super) const DIALECT: Dialect = Dialect {
             entry.attempts = COALESCE(settlement.attempts, entry.attempts), \
             entry.done_at = CASE WHEN settlement.verdict IN ({final_verdicts}) THEN {now} ELSE entry.done_at END, \
             entry.last_error = COALESCE(settlement.error, entry.last_error), \
+            entry.history = COALESCE(settlement.history, entry.history), \
             entry.takeovers = CASE WHEN settlement.verdict IN ({clearing_verdicts}) THEN 0 \
                 WHEN settlement.verdict IN ({decrementing_verdicts}) AND entry.takeovers > 1 THEN entry.takeovers - 1 \
                 ELSE entry.takeovers END, \
@@ -246,9 +254,9 @@ pub(super) const DIALECT: Dialect = Dialect {
             ON entry.sequence = ours.sequence",
     purge: &[
         "SELECT {int:sequence}, {micros:done_at} FROM {table} {by:purge} WHERE status = {status} \
-            AND done_at < {earlier:$1} AND done_at >= {from:$1} ORDER BY done_at LIMIT $1",
+            AND done_at < {earlier:$1} AND done_at >= {from:$1} {only} ORDER BY done_at LIMIT $1",
         "SELECT {int:sequence}, {micros:created_at} FROM {table} {by:purge} WHERE status = {status} \
-            AND done_at IS NULL AND created_at < {earlier:$1} AND created_at >= {from:$1} LIMIT $1",
+            AND done_at IS NULL AND created_at < {earlier:$1} AND created_at >= {from:$1} {only} LIMIT $1",
     ],
     replay_all: "\
         UPDATE JSON_TABLE($1, '$[*]' COLUMNS (sequence BIGINT PATH '$')) AS ours \
@@ -263,9 +271,13 @@ pub(super) const DIALECT: Dialect = Dialect {
             STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \
             ON entry.sequence = ours.sequence \
         WHERE true {only}",
-    pairs: "AND (COALESCE(aggregate_type, '__GLOBAL__'), event_type) IN ({each})",
-    pair: "($1, $1)",
-    pairs_one_by_one: true,
+    fan_out: FAN_OUT,
+    keys: KeySql {
+        event: "(COALESCE(aggregate_type, '__GLOBAL__'), event_type, subscription)",
+        aggregate: "(COALESCE(aggregate_type, '__GLOBAL__'), subscription)",
+        condition: ("(", ")"),
+        among: Among::Each,
+    },
     by_index: Some(("FORCE INDEX (", ")")),
     in_memory: None,
     table_id: None,
@@ -284,10 +296,10 @@ pub(super) const DIALECT: Dialect = Dialect {
         WHERE table_name = $1 AND table_schema = COALESCE($2, DATABASE())",
     ended: &[
         "SELECT {int:COUNT(*)} FROM (SELECT 1 AS one FROM {table} FORCE INDEX ({index:purge}) \
-            WHERE status = {status} AND done_at {side} {earlier:$1} LIMIT 100000) AS capped",
+            WHERE status = {status} AND done_at {side} {earlier:$1} {only} LIMIT 100000) AS capped",
         "SELECT {int:COUNT(*)} FROM (SELECT 1 AS one FROM {table} FORCE INDEX ({index:purge}) \
             WHERE status = {status} AND done_at IS NULL AND created_at {side} {earlier:$1} \
-            LIMIT 100000) AS capped",
+            {only} LIMIT 100000) AS capped",
     ],
     rights: Some(Rights {
         // The host is the part after the last `@`.
@@ -311,7 +323,9 @@ pub(super) const DIALECT: Dialect = Dialect {
         steps: &[
             Step { sql: include_str!("schema/mysql/0001_create.sql"), min_code: 1 },
             Step { sql: include_str!("schema/mysql/0002_subscription.sql"), min_code: 1 },
+            Step { sql: include_str!("schema/mysql/0003_subscriptions.sql"), min_code: 3 },
         ],
+        origin: Some(Origin { sql: include_str!("schema/mysql/adopt_java.sql") }),
         versions: "CREATE TABLE IF NOT EXISTS {versions} (table_name VARCHAR(63) PRIMARY KEY, \
             version INT NOT NULL, min_code INT NOT NULL DEFAULT 1)",
         add_min_code: "ALTER TABLE {versions} ADD COLUMN min_code INT NOT NULL DEFAULT 1",
@@ -330,6 +344,7 @@ pub(super) const DIALECT: Dialect = Dialect {
             migration_lock_name!()
         ),
     }),
+    relay_lock: relay_lock::MYSQL,
     index_in_schema: false,
     transactions: Some(
         // This is the only time in the server's own time zone.

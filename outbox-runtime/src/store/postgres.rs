@@ -13,13 +13,17 @@ use sqlx::postgres::PgDatabaseError;
 
 use super::backend::backend;
 use super::dialect::{
-    Check, Dialect, Insert, Locking, OpenTransaction, Places, SkipLocked, writable,
+    Among, Check, Dialect, KeySql, Locking, OpenTransaction, Places, SkipLocked, writable,
 };
+use super::fan_out::postgres::FAN_OUT;
 use super::identity::{self, Address};
+use super::insert::postgres::INSERT;
 use super::migration_lock::MigrationLock;
+use super::order::postgres::ORDER;
 use super::rights::Rights;
+use super::schema::origin::Origin;
 use super::schema::plan::{Migrations, Step};
-use super::{DatabaseErrorKind, FindingLevel, harness};
+use super::{DatabaseErrorKind, FindingLevel, harness, relay_lock};
 
 backend! {
     Postgres, DIALECT, harness::POSTGRES,
@@ -109,6 +113,8 @@ fn kind(code: &str, message: &str) -> DatabaseErrorKind {
         "25P01" => DatabaseErrorKind::NoTransaction,
         "25P02" => DatabaseErrorKind::Aborted,
         "25006" => DatabaseErrorKind::ReadOnly,
+        // PgBouncer's answer to a start-up parameter: the connection works without it.
+        "08P01" if message.contains("startup parameter") => DatabaseErrorKind::Other,
         "28000" if message.contains("no encryption") || message.contains("SSL off") => {
             DatabaseErrorKind::Tls
         }
@@ -193,26 +199,11 @@ pub(super) const DIALECT: Dialect = Dialect {
     open: OpenTransaction::FailsOutside(&["SAVEPOINT outbox_in", "RELEASE SAVEPOINT outbox_in"]),
     commits_implicitly: false,
 
-    insert: Insert::Returning(
-        "\
-        INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \
-            headers, created_at, available_at, locked_by, locked_at, claim_token, status, done_at, \
-            attempts) \
-        SELECT event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload::json, \
-            headers::json, {time:created}, \
-            CASE WHEN until IS NULL THEN {later:wait} ELSE {time:until} END, \
-            owner, CASE WHEN owner IS NULL THEN NULL ELSE {now} END, token, status, \
-            CASE WHEN status = 1 THEN {now} END, 0 \
-        FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], \
-            $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[], \
-            $13::bigint[]) \
-            WITH ORDINALITY AS new(event_id, event_type, aggregate_type, aggregate_id, tenant_id, \
-            payload, headers, created, until, wait, owner, token, status, place) \
-        ORDER BY place \
-        ON CONFLICT (event_id) DO NOTHING \
-        RETURNING sequence, event_id::text",
-    ),
-    existing: "SELECT sequence, event_id::text FROM {table} WHERE event_id = ANY($1::text[])",
+    insert: INSERT,
+    existing: "\
+        SELECT sequence, event_id::text, subscription::text FROM {table} \
+        WHERE event_id = ANY($1::text[]) \
+            AND CASE WHEN subscription = '*' THEN '' ELSE subscription END = ANY($2::text[])",
     existing_lock: "",
     claim: Locking::AtOnce(
         "WITH due AS MATERIALIZED ( \
@@ -226,6 +217,7 @@ pub(super) const DIALECT: Dialect = Dialect {
             AND entry.sequence + 0 = due.sequence \
         RETURNING {columns}, {micros:due.available_at}, due.locked_by::text",
     ),
+    order: ORDER,
     renew: Locking::AtOnce(
         "WITH held AS MATERIALIZED ( \
             SELECT entry.sequence, ours.takeovers FROM {table} AS entry \
@@ -245,14 +237,15 @@ pub(super) const DIALECT: Dialect = Dialect {
             available_at = CASE WHEN settlement.verdict IN ({final_verdicts}) THEN entry.available_at ELSE {later:wait} END, \
             done_at = CASE WHEN settlement.verdict IN ({final_verdicts}) THEN {now} ELSE entry.done_at END, \
             last_error = COALESCE(error, entry.last_error), \
+            history = COALESCE(settlement.history, entry.history), \
             takeovers = CASE WHEN settlement.verdict IN ({clearing_verdicts}) THEN 0 \
                 WHEN settlement.verdict IN ({decrementing_verdicts}) AND entry.takeovers > 1 THEN entry.takeovers - 1 \
                 ELSE entry.takeovers END, \
             locked_by = NULL, locked_at = NULL \
-        FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[]) \
-            AS settlement(sequence, token, verdict, attempts, wait, error) \
+        FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], \
+            $7::text[]) AS settlement(sequence, token, verdict, attempts, wait, error, history) \
         WHERE entry.sequence = ANY({keys}) AND entry.sequence + 0 = settlement.sequence \
-            AND entry.claim_token = settlement.token AND entry.locked_by = $7 \
+            AND entry.claim_token = settlement.token AND entry.locked_by = $8 \
             AND (entry.status + 0) IN (0, 2)",
     settle_delete: "\
         DELETE FROM {table} AS entry \
@@ -271,7 +264,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     purge: &["\
         SELECT sequence, {micros:COALESCE(done_at, created_at)} FROM {table} \
         WHERE status = {status} AND COALESCE(done_at, created_at) < {earlier:$1} \
-            AND COALESCE(done_at, created_at) >= {from:$2::bigint} \
+            AND COALESCE(done_at, created_at) >= {from:$2::bigint} {only} \
         ORDER BY COALESCE(done_at, created_at) LIMIT $3"],
     replay_all: "\
         UPDATE {table} SET status = 0, attempts = 0, takeovers = 0, available_at = {now}, \
@@ -279,13 +272,14 @@ pub(super) const DIALECT: Dialect = Dialect {
             claim_token = {next:claim_token} \
         WHERE status + 0 = 3 AND sequence = ANY($1::bigint[])",
     delete: "DELETE FROM {table} WHERE sequence = ANY({keys}) {only}",
-    // Not a join, for which the planner would hash and sort; and in a CASE, so that it does not assume that matches
-    // are rare, and fetch all rows before it sorts the few.
-    pairs: "\
-        AND CASE WHEN COALESCE(aggregate_type, '__GLOBAL__') || chr(31) || event_type = ANY({each}) \
-            THEN true ELSE false END",
-    pair: "$10::text[]",
-    pairs_one_by_one: false,
+    fan_out: FAN_OUT,
+    // In a CASE, so that the planner does not assume that matches are rare, and fetch all rows before it sorts the few.
+    keys: KeySql {
+        event: "COALESCE(aggregate_type, '__GLOBAL__') || chr(31) || event_type || chr(31) || subscription",
+        aggregate: "COALESCE(aggregate_type, '__GLOBAL__') || chr(31) || subscription",
+        condition: ("CASE WHEN ", " THEN true ELSE false END"),
+        among: Among::Array("= ANY({arg}::text[])"),
+    },
     by_index: None,
     in_memory: None,
     table_id: Some("SELECT '{table}'::regclass::oid::bigint"),
@@ -303,7 +297,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     estimate: "SELECT reltuples::bigint FROM pg_class WHERE oid = '{table}'::regclass",
     ended: &["\
         SELECT {int:COUNT(*)} FROM (SELECT 1 FROM {table} WHERE {settled:{status}} \
-            AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000) AS capped"],
+            AND COALESCE(done_at, created_at) {side} {earlier:$1} {only} LIMIT 100000) AS capped"],
     // A schema that the user may not use is left out of the search path, so that the table is looked for by name.
     rights: Some(Rights {
         names: "\
@@ -335,7 +329,9 @@ pub(super) const DIALECT: Dialect = Dialect {
         steps: &[
             Step { sql: include_str!("schema/postgres/0001_create.sql"), min_code: 1 },
             Step { sql: include_str!("schema/postgres/0002_subscription.sql"), min_code: 1 },
+            Step { sql: include_str!("schema/postgres/0003_subscriptions.sql"), min_code: 3 },
         ],
+        origin: Some(Origin { sql: include_str!("schema/postgres/adopt_java.sql") }),
         versions: "CREATE TABLE IF NOT EXISTS {versions} (table_name varchar(63) PRIMARY KEY, \
             version integer NOT NULL, min_code integer NOT NULL DEFAULT 1)",
         add_min_code: "ALTER TABLE {versions} ADD COLUMN IF NOT EXISTS min_code integer NOT NULL DEFAULT 1",
@@ -353,6 +349,7 @@ pub(super) const DIALECT: Dialect = Dialect {
             AND (classid::bigint << 32 | objid::bigint) = 7738134957241561 AND database = \
                 (SELECT oid FROM pg_database WHERE datname = current_database())",
     }),
+    relay_lock: relay_lock::POSTGRES,
     index_in_schema: false,
     // A row that a snapshot may still see cannot be removed, whichever tables its transaction reads.
     transactions: Some(
@@ -417,6 +414,13 @@ mod tests {
         assert_eq!(kind("57P01"), DatabaseErrorKind::Unreachable);
         assert_eq!(kind("57014"), DatabaseErrorKind::Cancelled);
         assert_eq!(kind("42601"), DatabaseErrorKind::Other);
+        assert_eq!(kind("08P01"), DatabaseErrorKind::Unreachable);
+    }
+
+    #[test]
+    fn a_start_up_parameter_that_a_pooler_refuses_is_no_outage() {
+        let message = "unsupported startup parameter in options: enable_seqscan";
+        assert_eq!(kind("08P01", message), DatabaseErrorKind::Other);
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub(super) const AGED: &str = "\
             CASE WHEN created_at < {earlier:$1} THEN 1 ELSE 0 END AS is_old \
         FROM {table} WHERE sequence > $2 ORDER BY sequence LIMIT $3) AS aged ORDER BY sequence";
 
+/// Leaves out the events of aggregates, which block the later ones. In the SELECT: a batch of them must not end a purge.
+pub(super) const UNORDERED: &str = "AND (aggregate_id IS NULL OR aggregate_id = '')";
+
 /// The result of one batch of a purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -72,6 +75,21 @@ impl<DB: Backend> Store<DB> {
     ) -> Result<Purged, Error> {
         let [_, delete] = &self.sql.delete_settled;
         self.purge_settled(&self.sql.purge_dead, delete, age, after, batch).await
+    }
+
+    /// Deletes a batch of dead letters as [`purge_dead`](Self::purge_dead) does, except those of aggregates: for a table
+    /// whose events are ordered, and where they block.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn purge_unordered_dead(
+        &self,
+        age: Duration,
+        after: Option<SystemTime>,
+        batch: u32,
+    ) -> Result<Purged, Error> {
+        let [_, delete] = &self.sql.delete_settled;
+        self.purge_settled(&self.sql.purge_unordered_dead, delete, age, after, batch).await
     }
 
     /// Reads the next rows after a sequence, and deletes those whose event occurred longer ago than `age`, whatever

@@ -29,6 +29,29 @@ pub(crate) enum Operation {
     DeleteDelivered,
     /// Deletes old events.
     Purge,
+    /// Reads the subscriptions that a written event has rows for.
+    ReadSubscriptions,
+    /// Registers subscriptions, and reports itself as a running node.
+    Register,
+}
+
+/// A table that privileges are needed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    Table,
+    Subscriptions,
+    Nodes,
+}
+
+impl Target {
+    /// Returns the name of a table that belongs to all outboxes.
+    fn beside(self) -> Option<&'static str> {
+        match self {
+            Self::Table => None,
+            Self::Subscriptions => Some("outbox_subscription"),
+            Self::Nodes => Some("outbox_node"),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +81,20 @@ const UPDATE: &str = "\
     EXPLAIN UPDATE {table} SET status = 0, attempts = 0, available_at = NULL, done_at = NULL, last_error = NULL, \
         takeovers = 0, locked_by = NULL, locked_at = NULL, claim_token = 0 WHERE 1 = 0";
 const DELETE: &str = "EXPLAIN DELETE FROM {table} WHERE 1 = 0";
+const SUBSCRIPTIONS: [&str; 4] = [
+    "SELECT table_name, name, aggregate_type, event_type, paused FROM {subscriptions} WHERE 1 = 0",
+    "EXPLAIN INSERT INTO {subscriptions} (table_name, name, aggregate_type, event_type, paused, first_seen, last_seen) \
+        SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE 1 = 0",
+    "EXPLAIN UPDATE {subscriptions} SET last_seen = NULL WHERE 1 = 0",
+    "EXPLAIN DELETE FROM {subscriptions} WHERE 1 = 0",
+];
+const NODES: [&str; 4] = [
+    "SELECT table_name, owner, seen_at FROM {nodes} WHERE 1 = 0",
+    "EXPLAIN INSERT INTO {nodes} (table_name, owner, started_at, seen_at, state) \
+        SELECT NULL, NULL, NULL, NULL, NULL WHERE 1 = 0",
+    "EXPLAIN UPDATE {nodes} SET seen_at = NULL, state = NULL WHERE 1 = 0",
+    "EXPLAIN DELETE FROM {nodes} WHERE 1 = 0",
+];
 const VERSIONS: &str = "SELECT version FROM {versions} WHERE 1 = 0";
 
 /// How a database manages privileges.
@@ -79,11 +116,11 @@ pub(super) struct Rights {
 pub(super) struct Sql {
     names: SqlStr,
     sequence: Option<SqlStr>,
-    select: SqlStr,
     versions: SqlStr,
-    insert: SqlStr,
-    update: SqlStr,
-    delete: SqlStr,
+    /// For each privilege, in the order of [`Privilege`].
+    table: [SqlStr; 4],
+    subscriptions: [SqlStr; 4],
+    nodes: [SqlStr; 4],
 }
 
 impl Sql {
@@ -93,12 +130,21 @@ impl Sql {
         Some(Self {
             names: sql(rights.names),
             sequence: rights.sequence.map(&sql),
-            select: sql(&schema::select_nothing(columns::NAMES)),
             versions: sql(VERSIONS),
-            insert: sql(INSERT),
-            update: sql(UPDATE),
-            delete: sql(DELETE),
+            table: [&schema::select_nothing(columns::NAMES), INSERT, UPDATE, DELETE].map(&sql),
+            subscriptions: SUBSCRIPTIONS.map(&sql),
+            nodes: NODES.map(&sql),
         })
+    }
+
+    /// Returns a statement that needs the privilege and changes nothing.
+    fn needing(&self, target: Target, privilege: Privilege) -> &SqlStr {
+        let statements = match target {
+            Target::Table => &self.table,
+            Target::Subscriptions => &self.subscriptions,
+            Target::Nodes => &self.nodes,
+        };
+        &statements[privilege as usize]
     }
 }
 
@@ -116,8 +162,8 @@ struct Names {
 /// What a user may not do.
 #[derive(Debug, Default)]
 struct Lacking {
-    /// On the table, each with a remark.
-    privileges: BTreeMap<Privilege, &'static str>,
+    /// Each with a remark.
+    privileges: BTreeMap<(Target, Privilege), &'static str>,
     /// A sequence that it may not use.
     sequence: Option<String>,
     /// It may not read the table of the versions.
@@ -127,26 +173,41 @@ struct Lacking {
 }
 
 impl Operation {
-    fn privileges(self, rights: &Rights) -> Vec<(Privilege, &'static str)> {
+    fn privileges(self, rights: &Rights) -> Vec<(Target, Privilege, &'static str)> {
+        use Privilege::{Delete, Insert, Select, Update};
+        use Target::{Nodes, Subscriptions, Table};
         const FOR_PURGE: &str = "to purge, unless the purge is turned off";
+        const TO_EXPAND: &str = "to write a row for each subscription at once";
+        const TO_REGISTER: &str = "to register subscriptions";
+        const TO_REPORT: &str = "to list running nodes";
         match self {
-            Self::Read => vec![(Privilege::Select, "")],
-            Self::Write => vec![(Privilege::Insert, "to write events")],
-            Self::Deliver => vec![(Privilege::Update, "to deliver events")],
-            Self::DeleteDelivered => vec![(Privilege::Delete, "to delete delivered events")],
+            Self::Read => vec![(Table, Select, "")],
+            Self::Write => vec![(Table, Insert, "to write events")],
+            Self::Deliver => vec![(Table, Update, "to deliver events")],
+            Self::DeleteDelivered => vec![(Table, Delete, "to delete delivered events")],
             Self::Purge if rights.lock_requires_update => {
-                vec![(Privilege::Update, FOR_PURGE), (Privilege::Delete, FOR_PURGE)]
+                vec![(Table, Update, FOR_PURGE), (Table, Delete, FOR_PURGE)]
             }
-            Self::Purge => vec![(Privilege::Delete, FOR_PURGE)],
+            Self::Purge => vec![(Table, Delete, FOR_PURGE)],
+            Self::ReadSubscriptions => vec![(Subscriptions, Select, TO_EXPAND)],
+            Self::Register => {
+                let registration = [Select, Insert, Update];
+                let registration = registration.map(|each| (Subscriptions, each, TO_REGISTER));
+                let report = [Select, Insert, Update, Delete].map(|each| (Nodes, each, TO_REPORT));
+                registration.into_iter().chain(report).collect()
+            }
         }
     }
 }
 
 /// Returns the privileges that operations need. The first operation that needs one decides on its remark.
-fn needed(operations: &[Operation], rights: &Rights) -> BTreeMap<Privilege, &'static str> {
+fn needed(
+    operations: &[Operation],
+    rights: &Rights,
+) -> BTreeMap<(Target, Privilege), &'static str> {
     let mut needed = BTreeMap::new();
-    for (privilege, remark) in operations.iter().flat_map(|each| each.privileges(rights)) {
-        needed.entry(privilege).or_insert(remark);
+    for (target, privilege, remark) in operations.iter().flat_map(|each| each.privileges(rights)) {
+        needed.entry((target, privilege)).or_insert(remark);
     }
     needed
 }
@@ -194,12 +255,12 @@ impl<DB: Backend> Store<DB> {
             return SchemaError::Missing { table, sql, source };
         };
         let mut lacking = self.lacking(operations, rights).await.unwrap_or_default();
-        if lacking.privileges.is_empty() {
+        if !lacking.privileges.keys().any(|(target, _)| *target == Target::Table) {
             // No statement gets as far as its privileges on the table: they may all be missing.
             lacking.privileges = needed(operations, rights);
             lacking.versions = true;
         }
-        lacking.privileges.insert(Privilege::Select, "");
+        lacking.privileges.insert((Target::Table, Privilege::Select), "");
         self.not_permitted(Lacking { source: Some(source), ..lacking }, rights).await
     }
 
@@ -215,15 +276,9 @@ impl<DB: Backend> Store<DB> {
     async fn lacking(&self, operations: &[Operation], rights: &Rights) -> Result<Lacking, Error> {
         let mut lacking = Lacking::default();
         let Some(sql) = &self.sql.rights else { return Ok(lacking) };
-        for (privilege, remark) in needed(operations, rights) {
-            let statement = match privilege {
-                Privilege::Select => &sql.select,
-                Privilege::Insert => &sql.insert,
-                Privilege::Update => &sql.update,
-                Privilege::Delete => &sql.delete,
-            };
-            if let Some(error) = self.denied(statement).await? {
-                lacking.privileges.insert(privilege, remark);
+        for ((target, privilege), remark) in needed(operations, rights) {
+            if let Some(error) = self.denied(sql.needing(target, privilege)).await? {
+                lacking.privileges.insert((target, privilege), remark);
                 lacking.source.get_or_insert(error);
             }
         }
@@ -280,8 +335,8 @@ impl<DB: Backend> Store<DB> {
     async fn not_permitted(&self, lacking: Lacking, rights: &Rights) -> SchemaError {
         let names = self.names_or_refusal(&lacking).await;
         let (missing, sql) = grants(&lacking, &names);
-        let is_concealed =
-            rights.conceals_tables && lacking.privileges.contains_key(&Privilege::Select);
+        let select = (Target::Table, Privilege::Select);
+        let is_concealed = rights.conceals_tables && lacking.privileges.contains_key(&select);
         let (table, source) = (self.table.clone(), lacking.source.map(Box::new));
         SchemaError::NotPermitted { table, missing, is_concealed, sql, source }
     }
@@ -295,17 +350,30 @@ fn grants(lacking: &Lacking, names: &Names) -> (Vec<String>, String) {
     if !names.may_use_schema {
         grant(format!("USAGE ON SCHEMA {}", names.schema));
     }
-    if !privileges.is_empty() {
-        let all: Vec<String> = privileges.keys().map(Privilege::to_string).collect();
-        grant(format!("{} ON {}", all.join(", "), names.table));
-        missing.extend(privileges.iter().map(|(privilege, remark)| match *remark {
-            "" => privilege.to_string(),
+    let on = |target: Target| {
+        privileges
+            .iter()
+            .filter(move |((other, _), _)| *other == target)
+            .map(|((_, privilege), remark)| (privilege.to_string(), *remark))
+    };
+    let list = |target| on(target).map(|(privilege, _)| privilege).collect::<Vec<_>>().join(", ");
+    if on(Target::Table).next().is_some() {
+        grant(format!("{} ON {}", list(Target::Table), names.table));
+        missing.extend(on(Target::Table).map(|(privilege, remark)| match remark {
+            "" => privilege,
             remark => format!("{privilege} ({remark})"),
         }));
     }
     if let Some(sequence) = sequence {
         grant(format!("USAGE ON SEQUENCE {sequence}"));
         missing.push(format!("USAGE on its sequence {sequence}"));
+    }
+    for target in [Target::Subscriptions, Target::Nodes] {
+        let (Some(name), Some((_, remark))) = (target.beside(), on(target).next()) else {
+            continue;
+        };
+        grant(format!("{} ON {}", list(target), names.beside(name)));
+        missing.push(format!("{} on the table `{name}` ({remark})", list(target)));
     }
     if *versions {
         grant(format!("SELECT ON {}", names.versions));
@@ -319,6 +387,13 @@ fn grants(lacking: &Lacking, names: &Names) -> (Vec<String>, String) {
 }
 
 impl Names {
+    /// Returns the name of a table beside that of the versions.
+    fn beside(&self, name: &str) -> String {
+        let (before, after) =
+            self.versions.rsplit_once("outbox_schema").unwrap_or((&self.versions, ""));
+        format!("{before}{name}{after}")
+    }
+
     /// Takes the names from the error of a server that refuses the connection, because the user has no privilege at
     /// all in the database: `Access denied for user 'app'@'%' to database 'shop'`.
     fn from_refusal(error: Option<&sqlx::Error>, table: &Table, quote: char) -> Self {

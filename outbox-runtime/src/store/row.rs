@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::Backend;
 use super::columns::{Column, RowReader};
-use crate::event::{EventEnvelope, EventId, Headers, Status, StoredParts};
+use crate::event::{EventEnvelope, EventId, Headers, Recipient, Status, StoredParts};
 
 /// A row that this node has claimed and may deliver.
 #[derive(Debug, Clone)]
@@ -24,11 +24,29 @@ pub struct Claim {
     pub takeovers: u32,
     /// [`Status::New`] or [`Status::Retry`].
     pub status: Status,
+    /// The last failures, as stored.
+    pub history: Option<Box<str>>,
+    /// Whose row it is.
+    pub recipient: Recipient,
     /// The event.
     pub envelope: EventEnvelope,
 }
 
+/// The number of owners lost in a row after which an event is given up.
+const MAX_TAKEOVERS: u32 = 5;
+
 impl Claim {
+    /// Returns how many owners in a row were lost with it. The first one always counts, because it did not record
+    /// whether it had started the event; each later one counts only if it had recorded its start.
+    pub(crate) fn owners_lost(&self) -> u32 {
+        if self.taken_over { self.takeovers.saturating_add(1) } else { 0 }
+    }
+
+    /// Returns whether it is given up, because too many owners were lost with it.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.owners_lost() >= MAX_TAKEOVERS
+    }
+
     /// Returns whether it may be the reason why its last owner was lost.
     pub(crate) fn is_suspect(&self) -> bool {
         self.taken_over || self.takeovers > 0
@@ -86,6 +104,11 @@ pub(super) fn read<DB: Backend>(
         .ok_or_else(undecodable("the creation time is out of range"))?;
     let takeovers = u32::try_from(number(Column::Takeovers, "the takeovers are not a number")?)
         .map_err(|_| undecodable("the takeovers are out of range")())?;
+    let recipient = text(Column::Subscription, "the subscription is not text")?
+        .map(|name| Recipient::from_column(&name))
+        .ok_or_else(undecodable("the subscription is missing"))?;
+    // What is not text is replaced by the next failure.
+    let history = row.text(Column::History).map(String::into_boxed_str);
     let envelope = EventEnvelope::stored(StoredParts {
         event_id,
         event_type,
@@ -97,7 +120,18 @@ pub(super) fn read<DB: Backend>(
         headers,
         payload,
     });
-    Ok(Claim { sequence, token, attempts, taken_over: false, takeovers, status, envelope })
+    let taken_over = false;
+    Ok(Claim {
+        sequence,
+        token,
+        attempts,
+        taken_over,
+        takeovers,
+        status,
+        history,
+        recipient,
+        envelope,
+    })
 }
 
 /// Converts microseconds since 1970 to a time.

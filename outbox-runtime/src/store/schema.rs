@@ -3,31 +3,34 @@
 //! Migrations are embedded, numbered and only go forward. A table `outbox_schema` beside the outbox's own records the
 //! version of each outbox, and the oldest program that may use it. `plan` finds the statements that a table needs.
 
+mod migrate;
+pub(super) mod order;
+pub(super) mod origin;
 pub(super) mod plan;
+mod sql;
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
-
-use sqlx::Pool;
 
 use super::dialect::Dialect;
 use super::rights::Operation;
 use super::statements::of_schema;
-use super::{Backend, DatabaseErrorKind, Store, Table, columns, with_connection};
+use super::{Backend, DatabaseErrorKind, Store, Table, columns, relay_lock, with_connection};
 use crate::Error;
 use crate::error::SchemaError;
+pub use migrate::{migrate, migrate_ordered};
 use plan::Found;
 pub(super) use plan::Migrations;
+pub use sql::{adoption_sql, migration_sql, migration_sql_from, migration_sql_ordered};
 
 /// How a table relates to the schema that this program knows, from [`Admin::schema_state`](crate::Admin::schema_state).
 ///
 /// [`Current`](Self::Current), [`Compatible`](Self::Compatible), [`Unversioned`](Self::Unversioned) and
 /// [`Hidden`](Self::Hidden) can be used as they are; [`Older`](Self::Older) and [`Missing`](Self::Missing) after
-/// [`migrate`]; [`Forbidden`](Self::Forbidden) with more privileges; [`Newer`](Self::Newer) only by a later program.
+/// [`migrate`](fn@migrate); [`Forbidden`](Self::Forbidden) with more privileges; [`Newer`](Self::Newer) only by a later program.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SchemaState {
-    /// The table does not exist, or lacks a column of the first version.
+    /// The table does not exist, or is not an outbox table: it lacks a column of the first version.
     Missing {
         /// The error of the database, which tells these cases apart.
         source: sqlx::Error,
@@ -46,7 +49,8 @@ pub enum SchemaState {
     },
     /// The table is of an earlier version, and there are migrations to run.
     Older {
-        /// The version of the table: as recorded, or else by its columns and indexes.
+        /// The version of the table: as recorded, or else by its columns and indexes. 0 for a table of the original
+        /// Java framework, which the statements adopt.
         found: i64,
         /// The latest version that this program knows, and needs.
         known: i64,
@@ -83,6 +87,14 @@ pub enum SchemaState {
 const VERSION_OF: &str = "SELECT {int:version} FROM {versions} WHERE table_name = '{bare}'";
 const MIN_CODE_OF: &str = "SELECT {int:min_code} FROM {versions} WHERE table_name = '{bare}'";
 
+/// The tables that belong to all outboxes of a schema, each with its placeholder: the registered subscriptions, and the
+/// running nodes. Their first column is the name of the outbox table.
+const BESIDE: [(&str, &str); 2] =
+    [("{subscriptions}", "outbox_subscription"), ("{nodes}", "outbox_node")];
+
+/// Fails if one of them is missing, or may not be read; returns no rows.
+const READ_BESIDE: &str = "SELECT 1 FROM {subscriptions}, {nodes} WHERE 1 = 0";
+
 /// Fails if a column is missing, or may not be read; returns no rows.
 pub(super) fn select_nothing(columns: &[&str]) -> String {
     format!("SELECT {} FROM {{table}} WHERE 1 = 0", columns.join(", "))
@@ -91,185 +103,23 @@ pub(super) fn select_nothing(columns: &[&str]) -> String {
 /// Fills in a template of the schema.
 pub(super) fn render(dialect: &Dialect, table: &Table, template: &str) -> String {
     let beside = |name: &str| table.beside(name).quoted(dialect.quote);
+    let qualifier =
+        table.schema().map_or_else(String::new, |schema| format!("{0}{schema}{0}.", dialect.quote));
     let mut sql = template
         .replace("{versions}", &beside("outbox_schema"))
+        .replace("{old_index}", &beside(origin::OLD_INDEX))
+        .replace("{relay}", &beside(relay_lock::TABLE))
+        .replace("{schema}", &qualifier)
         .replace("{name}", &format!("{0}{1}{0}", dialect.quote, table.name()));
+    for (placeholder, name) in BESIDE {
+        sql = sql.replace(placeholder, &beside(name));
+    }
     if dialect.index_in_schema
         && let Some(schema) = table.schema()
     {
         sql = sql.replace("INDEX {index:", &format!("INDEX \"{schema}\".{{index:"));
     }
     dialect.render(&sql, table)
-}
-
-/// Returns the SQL that creates the table and its indexes, to be run manually.
-///
-/// Use it where the application's user may not create tables: add the output to the migrations of the application, or
-/// give it to a database administrator. It also records the schema version in the table `outbox_schema`.
-///
-/// ```
-/// use outbox::admin::{Table, migration_sql};
-///
-/// let sql = migration_sql::<sqlx::Postgres>(&Table::default());
-/// assert!(sql.contains(r#"CREATE TABLE "outbox_event""#));
-/// ```
-pub fn migration_sql<DB: Backend>(table: &Table) -> String {
-    let planned =
-        DB::DIALECT.migrations.plan(table, &Found { no_versions: true, ..Found::default() });
-    plan::print(DB::DIALECT, table, &planned)
-}
-
-/// Returns the SQL that migrates the table from a version to the latest, to be run manually. Empty if the version is
-/// the latest; the SQL of [`migration_sql`] if it is below 1.
-///
-/// [`Admin::schema_state`](crate::Admin::schema_state) returns the statements that an existing table needs.
-pub fn migration_sql_from<DB: Backend>(table: &Table, version: i64) -> String {
-    if version < 1 {
-        return migration_sql::<DB>(table);
-    }
-    let migrations = &DB::DIALECT.migrations;
-    let planned = migrations.plan(table, &migrations.at(table, version));
-    plan::print(DB::DIALECT, table, &planned)
-}
-
-/// Creates the table, or migrates it to the latest version. Does nothing if it has that already.
-///
-/// [`Builder::start`](crate::Builder::start) does this by itself. Call it in a step of the deployment instead, with a
-/// user that may change tables, so that the application's user need not; or run the SQL of [`migration_sql`].
-///
-/// Several processes can call it at the same time: one migrates, and the others wait, as long as the pool waits for a
-/// connection (`acquire_timeout`). Migrations only go forward, and the old program of a rolling deploy continues to
-/// work if the new version permits it.
-///
-/// A statement that alters a table waits until no transaction uses it, and all other statements on the table wait
-/// behind it. So each waits for a second at most and is then repeated, for as long as the pool waits for a connection.
-///
-/// ```
-/// use outbox::admin::{Admin, Table, migrate};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> outbox::Result<()> {
-/// # let options = sqlx::sqlite::SqlitePoolOptions::new().max_connections(1);
-/// # let pool = options.connect("sqlite::memory:").await?;
-/// let table = Table::new("orders_outbox")?;
-/// migrate(&pool, &table).await?;
-/// Admin::new(pool, table).verify().await?;
-/// # Ok(())
-/// # }
-/// ```
-///
-/// # Errors
-/// - [`SchemaError::Newer`] if the table is of a later version that this program cannot use.
-/// - [`SchemaError::Locked`] if another session holds the migration lock for too long: wait, and call it again.
-/// - [`SchemaError::Migration`] if a statement fails, usually for lack of a privilege. On MySQL and MariaDB, the
-///   statements before it stay, and the next call continues.
-///
-/// All are in [`Error::Schema`]. On SQLite, [`Error::WriterLockTimeout`] if a transaction of this process stays open.
-///
-/// # Cancel safety
-/// If the future is dropped, the migration is rolled back, or on MySQL and MariaDB completed by the next call.
-pub async fn migrate<DB: Backend>(pool: &Pool<DB>, table: &Table) -> Result<(), Error> {
-    let (begun, limit) = (Instant::now(), pool.options().get_acquire_timeout());
-    loop {
-        match migrate_once(pool, table, limit).await {
-            Err(error)
-                if error.database_error_kind().is_contention() && begun.elapsed() < limit =>
-            {
-                // The statements that wait behind the migration go first. On SQLite, the change to WAL fails at
-                // once while another connection uses the file.
-                let pause = rand::random_range(100..300);
-                tokio::time::sleep(Duration::from_millis(pause)).await;
-            }
-            result => return result,
-        }
-    }
-}
-
-async fn migrate_once<DB: Backend>(
-    pool: &Pool<DB>,
-    table: &Table,
-    limit: Duration,
-) -> Result<(), Error> {
-    let store = Store::new(pool.clone(), table.clone());
-    let failed = |step| failed(table, step);
-    let (migrations, lock) = (&DB::DIALECT.migrations, &DB::DIALECT.migration_lock);
-    let _guard = store.acquire_writer().await?;
-    let mut connection = pool.acquire().await.map_err(failed("connecting"))?;
-    if !migrations.transactional {
-        // If this future is dropped, its settings and its lock must not stay with a connection of the pool.
-        connection.close_on_drop();
-    }
-    if !migrations.setup.is_empty() {
-        let setup = of_schema(DB::DIALECT, table, migrations.setup);
-        DB::run(&mut connection, setup).await.map_err(failed("setting up the database"))?;
-    }
-    if migrations.transactional {
-        drop(connection);
-        let begun = pool.begin_with(store.sql.begin_work.clone()).await;
-        let mut work = begun.map_err(failed("beginning a transaction"))?;
-        if let Some(lock) = lock
-            && !lock.take::<DB>(&mut work, table, limit).await.map_err(failed(LOCKING))?
-        {
-            // The query for the holder needs another connection, and the pool may have only one.
-            drop(work.rollback().await);
-            return Err(lock.denied(pool, table, limit).await.into());
-        }
-        step_up::<DB>(&mut work, table).await?;
-        return work.commit().await.map_err(failed("committing"));
-    }
-    let Some(lock) = lock else { return step_up::<DB>(&mut connection, table).await };
-    if !lock.take::<DB>(&mut connection, table, limit).await.map_err(failed(LOCKING))? {
-        drop(connection.close().await);
-        return Err(lock.denied(pool, table, limit).await.into());
-    }
-    let result = step_up::<DB>(&mut connection, table).await;
-    lock.release::<DB>(&mut connection, table).await;
-    result
-}
-
-const LOCKING: &str = "taking the migration lock";
-
-/// For `map_err`: adds the step that failed.
-fn failed(table: &Table, step: &str) -> impl FnOnce(sqlx::Error) -> Error + use<> {
-    let (table, step) = (table.clone(), step.to_owned());
-    move |source| SchemaError::Migration { table, step, source }.into()
-}
-
-/// Runs the statements that the table needs.
-async fn step_up<DB: Backend>(connection: &mut DB::Connection, table: &Table) -> Result<(), Error> {
-    let failed = |step: &str| failed(table, step);
-    let migrations = &DB::DIALECT.migrations;
-    let mut found =
-        inspect::<DB>(connection, table).await.map_err(failed("reading the catalog"))?;
-    if !found.no_versions {
-        let step = format!("reading the version in table `{}`", table.beside("outbox_schema"));
-        found.version = number::<DB>(connection, table, VERSION_OF).await.map_err(failed(&step))?;
-    }
-    let known = migrations.latest();
-    if let Some(version) = found.version.filter(|version| *version > known) {
-        let min_code = if found.no_min_code {
-            None
-        } else {
-            let step = "reading the oldest program that may use the table";
-            number::<DB>(connection, table, MIN_CODE_OF).await.map_err(failed(step))?
-        };
-        if min_code.is_some_and(|min_code| min_code <= known) {
-            return Ok(());
-        }
-        let table = table.clone();
-        return Err(SchemaError::Newer { table, found: version, known, min_code }.into());
-    }
-    let mut is_limited = migrations.lock_timeout.is_empty();
-    for planned in migrations.plan(table, &found) {
-        if planned.alters && !is_limited {
-            let limit = of_schema(DB::DIALECT, table, migrations.lock_timeout);
-            DB::run(connection, limit).await.map_err(failed("limiting the wait for locks"))?;
-            is_limited = true;
-        }
-        let sql = of_schema(DB::DIALECT, table, &planned.template);
-        DB::run(connection, sql).await.map_err(failed(&planned.doing))?;
-    }
-    Ok(())
 }
 
 /// Reads what the catalog shows of the table and of the table of the versions.
@@ -280,13 +130,45 @@ async fn inspect<DB: Backend>(
     let dialect = DB::DIALECT;
     let versions = table.beside("outbox_schema");
     let versions = names::<DB>(connection, &versions, dialect.columns).await?;
+    let conceals_tables = dialect.rights.as_ref().is_some_and(|rights| rights.conceals_tables);
+    let (mut beside, mut concealed) = (HashSet::new(), HashSet::new());
+    for (_, name) in BESIDE {
+        let other = table.beside(name);
+        if !names::<DB>(connection, &other, dialect.columns).await?.is_empty() {
+            beside.insert(name);
+        } else if conceals_tables && is_concealed::<DB>(connection, &other).await? {
+            concealed.insert(name);
+        }
+    }
     Ok(Found {
         version: None,
         no_versions: versions.is_empty(),
         no_min_code: !versions.is_empty() && !versions.contains("min_code"),
+        no_record: !versions.contains("ordered"),
         columns: names::<DB>(connection, table, dialect.columns).await?,
         indexes: names::<DB>(connection, table, dialect.indexes).await?,
+        beside,
+        concealed,
     })
+}
+
+/// Returns whether the database does not tell this user whether a table exists.
+async fn is_concealed<DB: Backend>(
+    connection: &mut DB::Connection,
+    table: &Table,
+) -> sqlx::Result<bool> {
+    match number::<DB>(connection, table, "SELECT 1 FROM {table} WHERE 1 = 0").await {
+        Ok(_) => Ok(false),
+        Err(error) => match DatabaseErrorKind::from_error(&error) {
+            DatabaseErrorKind::Rights => Ok(true),
+            DatabaseErrorKind::NoTable => Ok(false),
+            _ => Err(error),
+        },
+    }
+}
+
+fn is_column_missing(error: &sqlx::Error) -> bool {
+    DatabaseErrorKind::from_error(error) == DatabaseErrorKind::NoColumn
 }
 
 async fn names<DB: Backend>(
@@ -317,6 +199,11 @@ impl<DB: Backend> Store<DB> {
     pub async fn verify(&self) -> Result<(), Error> {
         let table = self.table.clone();
         Err(Error::Schema(match self.schema_state().await? {
+            SchemaState::Missing { source } if is_column_missing(&source) => {
+                let found = self.inspect().await.map_err(Error::database("checking the table"))?;
+                let missing = DB::DIALECT.migrations.lacking(&self.table, &found);
+                SchemaError::NotAnOutbox { table, missing }
+            }
             SchemaState::Missing { source } => {
                 let sql = migration_sql::<DB>(&self.table);
                 SchemaError::Missing { table, sql, source }
@@ -356,6 +243,9 @@ impl<DB: Backend> Store<DB> {
                 };
                 match first {
                     Ok(()) => false,
+                    Err(source) if is_column_missing(&source) && self.is_adoptable().await? => {
+                        false
+                    }
                     Err(source) => return self.unreadable(source).await,
                 }
             }
@@ -380,7 +270,9 @@ impl<DB: Backend> Store<DB> {
                     min_code => SchemaState::Newer { found, known, min_code },
                 });
             }
-            Some(version) if version == known && is_complete => {
+            Some(version)
+                if version == known && is_complete && self.has_tables_beside().await? =>
+            {
                 return Ok(SchemaState::Current { version });
             }
             _ => {}
@@ -392,7 +284,9 @@ impl<DB: Backend> Store<DB> {
             (None, None) if visible == known => SchemaState::Unversioned,
             (None, Some(source)) if visible == known => SchemaState::Hidden { source },
             (_, hidden) => {
-                if hidden.is_some() {
+                // Nothing is recorded about a table that is to be adopted, and creating the table of the versions
+                // once more is harmless.
+                if hidden.is_some() && at > 0 {
                     found.version = Some(at);
                     if found.no_versions {
                         // MySQL does not list the columns of a table that this user may not read.
@@ -406,6 +300,11 @@ impl<DB: Backend> Store<DB> {
         })
     }
 
+    async fn is_adoptable(&self) -> Result<bool, Error> {
+        let found = self.inspect().await.map_err(Error::database("checking the table"))?;
+        Ok(DB::DIALECT.migrations.is_adoptable(&self.table, &found))
+    }
+
     async fn inspect(&self) -> sqlx::Result<Found> {
         with_connection!(self, connection => inspect::<DB>(connection, &self.table).await)
     }
@@ -413,6 +312,17 @@ impl<DB: Backend> Store<DB> {
     async fn has_columns(&self, columns: &[&str]) -> sqlx::Result<()> {
         let sql = of_schema(DB::DIALECT, &self.table, &select_nothing(columns));
         self.rows_once(sql, vec![]).await.map(drop)
+    }
+
+    /// Returns whether the tables exist that belong to all outboxes. One that this user may not read does.
+    async fn has_tables_beside(&self) -> Result<bool, Error> {
+        let sql = of_schema(DB::DIALECT, &self.table, READ_BESIDE);
+        let Err(error) = self.rows_once(sql, vec![]).await else { return Ok(true) };
+        match DatabaseErrorKind::from_error(&error) {
+            DatabaseErrorKind::NoTable => Ok(false),
+            DatabaseErrorKind::Rights => Ok(true),
+            _ => Err(Error::database("checking the table")(error)),
+        }
     }
 
     async fn schema_number(&self, template: &str) -> sqlx::Result<Option<i64>> {

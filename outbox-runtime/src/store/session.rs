@@ -122,6 +122,12 @@ impl<DB: Backend> Store<DB> {
         Self { pool, relay: Some(Arc::new(session)), settings, ..self.clone() }
     }
 
+    /// Returns how long a claim may take.
+    pub(super) fn longest_claim(&self) -> Duration {
+        const WITHOUT_LIMIT: Duration = Duration::from_secs(10);
+        self.relay.as_ref().map_or(WITHOUT_LIMIT, |relay| relay.statement_timeout)
+    }
+
     /// Returns whether new sessions have the requested settings.
     async fn has_settings(&self) -> sqlx::Result<bool> {
         let mut connection = self.pool.acquire().await?;

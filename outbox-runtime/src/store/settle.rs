@@ -5,6 +5,7 @@ use sqlx::SqlStr;
 use super::batch::{Arg, Batch, Cell};
 use super::columns::{self, Column, RowReader};
 use super::dialect::SkipLocked;
+use super::history;
 use super::row::span;
 use super::skip_locked::keys;
 use super::statements::Settling;
@@ -21,6 +22,8 @@ pub struct Settlement {
     pub token: i64,
     /// What to write.
     pub verdict: Verdict,
+    /// The failures of the row before, as they were read. One that the verdict reports is added.
+    pub history: Option<Box<str>>,
 }
 
 /// What happens to the row of an event when it is delivered; see [`Config::completion`](crate::Config::completion).
@@ -241,7 +244,16 @@ enum Absent {
 type Arguments = fn(&[&Settlement], &str, bool) -> Vec<Arg>;
 
 pub(super) fn updates(settlements: &[&Settlement], owner: &str, arrays: bool) -> Vec<Arg> {
-    let rows = settlements.iter().map(|Settlement { sequence, token, verdict }| {
+    let rows = settlements.iter().map(|settlement| {
+        let Settlement { sequence, token, verdict, history } = settlement;
+        let history = verdict.error().map(|error| {
+            history::append(
+                history.as_deref(),
+                verdict.attempts().unwrap_or_default(),
+                owner,
+                error,
+            )
+        });
         let attempts = verdict.attempts().map(|attempts| attempts.min(MAX_ATTEMPTS).into());
         [
             Cell::Int(Some(*sequence)),
@@ -250,6 +262,7 @@ pub(super) fn updates(settlements: &[&Settlement], owner: &str, arrays: bool) ->
             Cell::Int(attempts),
             Cell::Int(Some(span(verdict.delay().unwrap_or_default()))),
             Cell::Text(verdict.error().map(error_text)),
+            Cell::Text(history),
         ]
     });
     let mut args = Batch::new(rows).into_args(arrays);
@@ -298,12 +311,16 @@ fn status_after() -> String {
 
 /// An error's text as it can be stored anywhere: without control characters, and not too long. One that was
 /// cut ends with `…`.
-fn error_text(error: &str) -> String {
+pub(super) fn error_text(error: &str) -> String {
+    short_text(error, MAX_ERROR_CHARS)
+}
+
+pub(super) fn short_text(error: &str, most: usize) -> String {
     let mut letters = error
         .chars()
         .map(|letter| if letter.is_whitespace() { ' ' } else { letter })
         .filter(|letter| !letter.is_control());
-    let mut text: String = letters.by_ref().take(MAX_ERROR_CHARS).collect();
+    let mut text: String = letters.by_ref().take(most).collect();
     if letters.next().is_some() {
         text.pop();
         text.push('…');

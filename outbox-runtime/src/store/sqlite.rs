@@ -13,11 +13,13 @@ use sqlx::sqlite::SqliteError;
 
 use super::backend::backend;
 use super::dialect::{
-    Check, Dialect, Insert, Locking, OpenTransaction, Places, SkipLocked, writable,
+    Among, Check, Dialect, Insert, KeySql, Locking, OpenTransaction, Places, SkipLocked, writable,
 };
+use super::fan_out::sqlite::FAN_OUT;
 use super::identity::Address;
+use super::order::sqlite::ORDER;
 use super::schema::plan::{Migrations, Step};
-use super::{DatabaseErrorKind, FindingLevel, harness};
+use super::{DatabaseErrorKind, FindingLevel, harness, relay_lock};
 
 backend! {
     Sqlite, DIALECT, harness::SQLITE,
@@ -92,22 +94,34 @@ pub(super) const DIALECT: Dialect = Dialect {
     open: OpenTransaction::FailsInside("PRAGMA temp.synchronous = 1", None),
     commits_implicitly: false,
 
-    insert: Insert::Returning(
-        "\
-        INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \
-            headers, created_at, available_at, locked_by, locked_at, claim_token, status, done_at, \
-            attempts) \
-        SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, \
-            value ->> 6, value ->> 7, COALESCE(value ->> 8, {now} + (value ->> 9)), value ->> 10, \
-            CASE WHEN value ->> 10 IS NULL THEN NULL ELSE {now} END, value ->> 11, value ->> 12, \
-            CASE WHEN value ->> 12 = 1 THEN {now} END, 0 \
-        FROM json_each($1) WHERE true ORDER BY key \
-        ON CONFLICT (event_id) DO NOTHING \
-        RETURNING sequence, event_id",
-    ),
+    insert: Insert::Returning {
+        one: "\
+            INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \
+                headers, created_at, available_at, locked_by, locked_at, claim_token, status, done_at, \
+                attempts, subscription) \
+            SELECT event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, created, \
+                COALESCE(until, {now} + wait), owner, CASE WHEN owner IS NULL THEN NULL ELSE {now} END, token, \
+                status, CASE WHEN status = 1 THEN {now} END, 0, subscription \
+            FROM (SELECT $1 AS event_id, $2 AS event_type, $3 AS aggregate_type, $4 AS aggregate_id, \
+                $5 AS tenant_id, $6 AS payload, $7 AS headers, $8 AS created, $9 AS until, $10 AS wait, \
+                $11 AS owner, $12 AS token, $13 AS status, $14 AS subscription) \
+            RETURNING sequence",
+        many: "\
+            INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, \
+                headers, created_at, available_at, locked_by, locked_at, claim_token, status, done_at, \
+                attempts, subscription) \
+            SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, \
+                value ->> 6, value ->> 7, COALESCE(value ->> 8, {now} + (value ->> 9)), value ->> 10, \
+                CASE WHEN value ->> 10 IS NULL THEN NULL ELSE {now} END, value ->> 11, value ->> 12, \
+                CASE WHEN value ->> 12 = 1 THEN {now} END, 0, value ->> 13 \
+            FROM json_each($1) WHERE true ORDER BY key {skip} \
+            RETURNING {returned}",
+        // It has no network that a payload could be sent over more than once.
+        fan_out: None,
+    },
     existing: "\
-        SELECT sequence, event_id FROM {table} \
-        WHERE event_id IN (SELECT value FROM json_each($1))",
+        SELECT sequence, event_id, subscription FROM {table} \
+        WHERE event_id IN (SELECT value ->> 0 FROM json_each($1))",
     existing_lock: "",
     claim: Locking::ReadThenUpdate {
         read: "\
@@ -126,6 +140,7 @@ pub(super) const DIALECT: Dialect = Dialect {
                 AND (entry.available_at = ours.due OR typeof(entry.available_at) <> 'integer') \
                 AND +entry.status IN (0, 2) RETURNING sequence",
     },
+    order: ORDER,
     renew: Locking::AtOnce(
         "UPDATE {table} AS entry SET available_at = {now} + ours.lease, \
             takeovers = MAX(entry.takeovers, ours.takeovers) \
@@ -141,13 +156,14 @@ pub(super) const DIALECT: Dialect = Dialect {
             available_at = CASE WHEN settlement.verdict IN ({final_verdicts}) THEN entry.available_at ELSE {now} + wait END, \
             done_at = CASE WHEN settlement.verdict IN ({final_verdicts}) THEN {now} ELSE entry.done_at END, \
             last_error = COALESCE(error, entry.last_error), \
+            history = COALESCE(settlement.history, entry.history), \
             takeovers = CASE WHEN settlement.verdict IN ({clearing_verdicts}) THEN 0 \
                 WHEN settlement.verdict IN ({decrementing_verdicts}) AND entry.takeovers > 1 THEN entry.takeovers - 1 \
                 ELSE entry.takeovers END, \
             locked_by = NULL, locked_at = NULL \
         FROM (SELECT value ->> 0 AS sequence, value ->> 1 AS token, value ->> 2 AS verdict, \
-            value ->> 3 AS attempts, value ->> 4 AS wait, value ->> 5 AS error \
-            FROM json_each($1)) AS settlement \
+            value ->> 3 AS attempts, value ->> 4 AS wait, value ->> 5 AS error, \
+            value ->> 6 AS history FROM json_each($1)) AS settlement \
         WHERE entry.sequence = settlement.sequence AND entry.claim_token = settlement.token \
             AND entry.locked_by = $2 AND +entry.status IN (0, 2)",
     settle_delete: "\
@@ -160,18 +176,20 @@ pub(super) const DIALECT: Dialect = Dialect {
     purge: &["\
         SELECT sequence, COALESCE(done_at, created_at) FROM {table} {by:purge} \
         WHERE {settled:{status}} AND COALESCE(done_at, created_at) < {earlier:$1} \
-            AND COALESCE(done_at, created_at) >= $1 ORDER BY COALESCE(done_at, created_at) LIMIT $1"],
+            AND COALESCE(done_at, created_at) >= $1 {only} ORDER BY COALESCE(done_at, created_at) LIMIT $1"],
     replay_all: "\
         UPDATE {table} SET status = 0, attempts = 0, takeovers = 0, available_at = {now}, \
             done_at = NULL, last_error = NULL, locked_by = NULL, locked_at = NULL, \
             claim_token = {next:claim_token} \
         WHERE +status = 3 AND sequence IN (SELECT value FROM json_each($1))",
     delete: "DELETE FROM {table} WHERE sequence IN (SELECT value FROM json_each($1)) {only}",
-    pairs: "\
-        AND COALESCE(aggregate_type, '__GLOBAL__') || char(31) || event_type IN ( \
-            SELECT value FROM json_each({each}))",
-    pair: "$1",
-    pairs_one_by_one: false,
+    fan_out: FAN_OUT,
+    keys: KeySql {
+        event: "COALESCE(aggregate_type, '__GLOBAL__') || char(31) || event_type || char(31) || subscription",
+        aggregate: "COALESCE(aggregate_type, '__GLOBAL__') || char(31) || subscription",
+        condition: ("(", ")"),
+        among: Among::Array("IN (SELECT value FROM json_each({arg}))"),
+    },
     by_index: Some(("INDEXED BY ", "")),
     in_memory: Some("SELECT COUNT(*) FROM pragma_database_list WHERE name = 'main' AND file = ''"),
     table_id: None,
@@ -184,7 +202,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         SELECT (SELECT MAX(sequence) FROM {table}) - (SELECT MIN(sequence) FROM {table}) + 1",
     ended: &["\
         SELECT COUNT(*) FROM (SELECT 1 FROM {table} {by:purge} WHERE {settled:{status}} \
-            AND COALESCE(done_at, created_at) {side} {earlier:$1} LIMIT 100000)"],
+            AND COALESCE(done_at, created_at) {side} {earlier:$1} {only} LIMIT 100000)"],
     rights: None,
     columns: "SELECT name FROM pragma_table_info('{bare}')",
     indexes: "SELECT name FROM pragma_index_list('{bare}')",
@@ -192,7 +210,9 @@ pub(super) const DIALECT: Dialect = Dialect {
         steps: &[
             Step { sql: include_str!("schema/sqlite/0001_create.sql"), min_code: 1 },
             Step { sql: include_str!("schema/sqlite/0002_subscription.sql"), min_code: 1 },
+            Step { sql: include_str!("schema/sqlite/0003_subscriptions.sql"), min_code: 3 },
         ],
+        origin: None,
         versions: "CREATE TABLE IF NOT EXISTS {versions} (table_name TEXT PRIMARY KEY, \
             version INTEGER NOT NULL, min_code INTEGER NOT NULL DEFAULT 1)",
         add_min_code: "ALTER TABLE {versions} ADD COLUMN min_code INTEGER NOT NULL DEFAULT 1",
@@ -201,6 +221,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         transactional: true,
     },
     migration_lock: None,
+    relay_lock: relay_lock::SQLITE,
     index_in_schema: true,
     transactions: None,
     transactions_visible: "SELECT 1",

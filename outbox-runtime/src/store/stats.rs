@@ -16,10 +16,10 @@ pub(super) const PENDING: &str = "\
     FROM (SELECT locked_by, locked_at, available_at FROM {table} {by:claim} \
         WHERE {pending:{status}} ORDER BY available_at LIMIT 100000) AS capped";
 
-/// Counts the events of no given (aggregate, event) pair. This is not a difference of two counts, because events are
+/// Counts the rows of no given key. This is not a difference of two counts, because events are
 /// added and settled between two statements.
 pub(super) const UNKNOWN: &str = "\
-    SELECT {int:COUNT(*)} FROM (SELECT aggregate_type, event_type FROM {table} {by:claim} \
+    SELECT {int:COUNT(*)} FROM (SELECT aggregate_type, event_type, subscription FROM {table} {by:claim} \
         WHERE {pending:{status}} ORDER BY available_at LIMIT 100000) AS capped \
     WHERE NOT (1 = 1 {pairs})";
 

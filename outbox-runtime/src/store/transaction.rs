@@ -14,6 +14,7 @@ use sqlx_core::transaction::TransactionManager;
 use tokio::runtime::Handle;
 
 use super::dialect::OpenTransaction;
+use super::insert::NewRow;
 use super::writer_lock::WriterGuard;
 use super::{Backend, DatabaseErrorKind, Store, fault_point};
 use crate::Error;
@@ -160,16 +161,16 @@ impl<DB: Backend> Store<DB> {
     }
 
     /// Returns the sequences of rows that exist although their transaction was lost, because a statement has
-    /// committed it. An id can also exist in another row, which this transaction did not insert.
+    /// committed it. A row can also be another, which this transaction did not insert.
     pub(crate) async fn committed_early(
         &self,
         connection: &mut DB::Connection,
-        ids: Vec<String>,
+        rows: &[&NewRow<'_>],
     ) -> sqlx::Result<HashSet<i64>> {
-        if !DB::DIALECT.commits_implicitly || ids.is_empty() {
+        if !DB::DIALECT.commits_implicitly || rows.is_empty() {
             return Ok(HashSet::new());
         }
-        let found = self.find(connection, &self.sql.inserted, ids).await?;
+        let found = self.find(connection, &self.sql.inserted, rows).await?;
         Ok(found.into_values().map(|found| found.sequence).collect())
     }
 

@@ -3,7 +3,7 @@ use std::panic::Location;
 
 use super::TestOutbox;
 use super::outbox::unwrap_at;
-use crate::event::{EventEnvelope, Headers, StoredParts};
+use crate::event::{EventEnvelope, Headers, Recipient, StoredParts};
 use crate::listener::outcome::BoxFuture;
 use crate::listener::{Listener, ListenerError, Outcome};
 use crate::store::Backend;
@@ -15,6 +15,7 @@ sqlite_by_default! {
         outbox: &'a TestOutbox<DB>,
         envelope: EventEnvelope,
         attempts: u32,
+        recipient: Recipient,
         place: &'static Location<'static>,
     }
 }
@@ -33,12 +34,17 @@ impl<'a, DB: Backend> Deliver<'a, DB> {
         envelope: EventEnvelope,
         place: &'static Location<'static>,
     ) -> Self {
-        Self { outbox, envelope, attempts: 0, place }
+        Self { outbox, envelope, attempts: 0, recipient: Recipient::Unnamed, place }
     }
 
     /// Sets the number of failed attempts that the listener sees in its `Meta`; the default is 0.
     pub fn attempts(self, attempts: u32) -> Self {
         Self { attempts, ..self }
+    }
+
+    /// Calls the listener of a subscription; the default is the unnamed listener.
+    pub fn to(self, subscription: &str) -> Self {
+        Self { recipient: Recipient::named(subscription), ..self }
     }
 
     async fn run(self) -> Result<Outcome, ListenerError> {
@@ -61,18 +67,24 @@ impl<'a, DB: Backend> Deliver<'a, DB> {
     fn listener(&self) -> &'a Listener {
         let listeners = self.outbox.stepper().listeners();
         let (aggregate, event) = (self.envelope.aggregate_type(), self.envelope.event_type());
-        listeners.find(aggregate, event).unwrap_or_else(|| {
+        let name = self.recipient.name();
+        listeners.find_named(name, aggregate, event).unwrap_or_else(|| {
             let place = self.place;
-            if let Some(aside) = self.outbox.stepper().left_aside(&self.envelope) {
+            if let Some(aside) = self.outbox.stepper().left_aside(&self.envelope, &self.recipient) {
                 panic!("{place}: the listener of {aggregate}/{event} cannot be called: {aside}")
             }
             let known: Vec<String> = listeners
                 .iter()
-                .flat_map(|listener| listener.keys().map(move |key| (listener.name(), key)))
-                .map(|(name, (aggregate, event))| format!("\n  {aggregate}/{event}: {name}"))
+                .flat_map(|listener| listener.patterns().map(move |types| (listener, types)))
+                .map(|(listener, types)| {
+                    let name = listener.subscription();
+                    let to = if name.is_empty() { String::new() } else { format!(" for {name}") };
+                    format!("\n  {types}{to}: {}", listener.name())
+                })
                 .collect();
             let known = if known.is_empty() { "\n  none".into() } else { known.concat() };
-            panic!("{place}: no listener handles {aggregate}/{event}; the listeners are{known}")
+            let to = if name.is_empty() { String::new() } else { format!(" for {name}") };
+            panic!("{place}: no listener handles {aggregate}/{event}{to}; the listeners are{known}")
         })
     }
 }

@@ -1,5 +1,6 @@
 //! A writer with a hot queue and without workers, for the tests of the writer itself.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,13 +64,15 @@ pub fn writer_with_hot_queue<DB: Backend>(
         lease: LeaseTiming::new(Duration::from_secs(30)),
         suspects: 1,
         transactions: 1,
+        order: None,
+        in_sequence: false,
     };
     let inflight = Arc::new(InFlight::new(limits, &[], Clock::System));
     let store = Store::new(pool, Table::default());
     let listeners = ListenerRegistry::new().allow_empty().build().unwrap_or_else(|error| {
         unreachable!("an empty registry is allowed: {error}");
     });
-    let meter = Arc::new(Meter::new(Box::new(exporter), store.table(), &listeners, Tenant::Shown));
+    let meter = Arc::new(Meter::new(Box::new(exporter), &store, &listeners, Tenant::Shown));
     let relay = HotRelay {
         inflight: Arc::clone(&inflight),
         listeners: Arc::new(listeners),
@@ -77,12 +80,15 @@ pub fn writer_with_hot_queue<DB: Backend>(
         wake: Arc::new(Wake::new()),
         meter: Arc::clone(&meter),
         admission: Admission::All,
+        ordered: false,
         store: store.clone(),
         runtime: Handle::current(),
         full: LogThrottle::default(),
     };
-    let (no_listener, wake) = (Arc::clone(relay.listeners.no_listener()), Arc::clone(&relay.wake));
+    let (audience, wake) = (relay.listeners.audience(), Arc::clone(&relay.wake));
+    // There are no other nodes.
+    audience.recipients.update(BTreeSet::new());
     let hot_path = HotPath::new(Some(relay), None);
     let queue = HotQueue { inflight, permits, wake };
-    (Writer::with(store, hooks, hot_path, Some(meter), no_listener), queue)
+    (Writer::with(store, hooks, hot_path, Some(meter), audience), queue)
 }

@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Deref;
 use std::panic::Location;
@@ -6,6 +7,7 @@ use sqlx::Pool;
 
 use super::{Deliver, Faults, ManualClock, Report};
 use crate::event::{EventEnvelope, IntoEnvelope};
+use crate::listener::Listener;
 use crate::run::Stepper;
 use crate::store::harness::TestHarness;
 use crate::store::{Backend, Cleared, StoreOf};
@@ -158,7 +160,10 @@ impl<DB: Backend> TestOutbox<DB> {
         async move {
             self.wait_for_connection("published", place).await;
             let rows = unwrap_at(place, self.outbox.store().everything().await);
-            rows.into_iter().map(|stored| stored.row.envelope).collect()
+            // An event has a row for each recipient.
+            let mut seen = HashSet::new();
+            let events = rows.into_iter().map(|stored| stored.row.envelope);
+            events.filter(|event| seen.insert(event.event_id())).collect()
         }
     }
 
@@ -249,7 +254,11 @@ impl<DB: Backend> TestOutbox<DB> {
             self.wait_for_writer("drain", place).await;
             let mut report = Report::default();
             // Boxed: with TLS in the driver it is large.
-            let drain = Box::pin(self.stepper().drain(|event, attempt| report.add(event, attempt)));
+            let drain = Box::pin(self.stepper().drain(|event, attempt| {
+                let listener = event.listener.and_then(|id| self.stepper().listeners().get(id));
+                let subscription = listener.map_or("", Listener::subscription);
+                report.add(event, subscription, attempt);
+            }));
             match drain.await {
                 Ok(()) => {}
                 Err(error @ Error::Closed) => return unwrap_at(place, Err(error)),
@@ -257,7 +266,7 @@ impl<DB: Backend> TestOutbox<DB> {
             }
             for stored in unwrap_at(place, self.outbox.store().everything().await) {
                 if stored.due && !stored.row.status.is_terminal() {
-                    self.stepper().report_undeliverable(&stored.row.envelope, &mut report);
+                    self.stepper().report_undeliverable(&stored.row, &mut report);
                 }
             }
             report

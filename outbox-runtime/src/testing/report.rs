@@ -5,6 +5,7 @@ use crate::dispatch::Attempt;
 use crate::error::chain;
 use crate::event::{EventEnvelope, EventId, Verdict, VerdictKind};
 use crate::inflight::QueuedEvent;
+use crate::store::Claim;
 
 /// The deliveries of a [`drain`](super::TestOutbox::drain): what happened to each event, and counts of it.
 ///
@@ -39,6 +40,8 @@ pub struct Report {
 pub struct Reported {
     /// The event as it was read from its row.
     pub event: EventEnvelope,
+    /// The name of the subscription; empty for the unnamed listener.
+    pub subscription: String,
     /// What followed from the delivery: a verdict, or why there is none.
     pub result: DeliveryResult,
     /// Why its listener failed, or was left aside.
@@ -121,22 +124,48 @@ impl Report {
         self.events.iter().filter(|reported| reported.result == result).count()
     }
 
-    pub(super) fn add(&mut self, event: &QueuedEvent, attempt: &Attempt) {
+    /// Returns the deliveries to one subscription; those to the unnamed listener if the name is empty.
+    ///
+    /// ```
+    /// # use outbox::listener::{Delivery, ForwardFilter, ListenerRegistry};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> outbox::Result<()> {
+    /// # let registry = ListenerRegistry::new()
+    /// #     .register("Paid", |_: Delivery| async { Err::<(), _>("no address") })
+    /// #     .forward("audit", ForwardFilter::all(), |_: Delivery| async {});
+    /// # let outbox = outbox::testing::outbox().listeners(registry).start().await;
+    /// # let mut tx = outbox.begin().await?;
+    /// # tx.write(outbox::EventEnvelope::json("Paid", "{}")?)?;
+    /// # tx.commit().await?;
+    /// let report = outbox.drain().await;
+    /// assert_eq!(report.of("audit").delivered(), 1, "{report}");
+    /// assert_eq!(report.of("").retried(), 1, "{report}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn of(&self, subscription: &str) -> Self {
+        let events = self.events.iter().filter(|reported| reported.subscription == subscription);
+        Self { events: events.cloned().collect(), failure: None }
+    }
+
+    pub(super) fn add(&mut self, event: &QueuedEvent, subscription: &str, attempt: &Attempt) {
         let verdict = attempt.verdict.as_ref();
         let result = verdict.map_or(DeliveryResult::Unknown, |verdict| verdict.kind().into());
         let error = verdict.and_then(Verdict::error).map(str::to_owned);
         let error = error.or_else(|| attempt.call.unreachable());
-        self.events.push(Reported { event: event.envelope.clone(), result, error });
+        let (event, subscription) = (event.envelope.clone(), subscription.to_owned());
+        self.events.push(Reported { event, subscription, result, error });
     }
 
-    pub(super) fn add_unroutable(&mut self, event: &EventEnvelope) {
-        let (event, result) = (event.clone(), DeliveryResult::Unroutable);
-        self.events.push(Reported { event, result, error: None });
-    }
-
-    pub(super) fn add_left_aside(&mut self, event: &EventEnvelope, reason: String) {
-        let (event, result) = (event.clone(), DeliveryResult::LeftAside);
-        self.events.push(Reported { event, result, error: Some(reason) });
+    /// Adds a row that was not delivered.
+    pub(super) fn add_undelivered(
+        &mut self,
+        row: &Claim,
+        result: DeliveryResult,
+        error: Option<String>,
+    ) {
+        let (event, subscription) = (row.envelope.clone(), row.recipient.name().to_owned());
+        self.events.push(Reported { event, subscription, result, error });
     }
 
     pub(super) fn fail(&mut self, error: Error) {
@@ -178,10 +207,14 @@ impl fmt::Display for Report {
         if self.events.is_empty() {
             f.write_str("nothing was due")?;
         }
-        for (number, Reported { event, result, error }) in (1..).zip(&self.events) {
+        for (number, Reported { event, subscription, result, error }) in (1..).zip(&self.events) {
             let separator = if number == 1 { "" } else { "\n" };
             let (aggregate, name) = (event.aggregate_type(), event.event_type());
-            write!(f, "{separator}{number}. {aggregate}/{name} {}: {result}", event.event_id())?;
+            write!(f, "{separator}{number}. {aggregate}/{name} {}", event.event_id())?;
+            if !subscription.is_empty() {
+                write!(f, " for {subscription}")?;
+            }
+            write!(f, ": {result}")?;
             if let Some(error) = error {
                 write!(f, ": {error}")?;
             }

@@ -1,10 +1,10 @@
-use super::Report;
+use super::{DeliveryResult, Report};
 use crate::Error;
-use crate::event::EventEnvelope;
+use crate::event::{EventEnvelope, Recipient};
 use crate::listener::Listeners;
 use crate::listener::aside::LeftAside;
 use crate::run::Stepper;
-use crate::store::{Backend, Cleared};
+use crate::store::{Backend, Claim, Cleared};
 use crate::write::Writer;
 
 impl<DB: Backend> Stepper<DB> {
@@ -13,24 +13,33 @@ impl<DB: Backend> Stepper<DB> {
     }
 
     /// Returns the listener of an event that is left aside, if it is.
-    pub(super) fn left_aside(&self, event: &EventEnvelope) -> Option<LeftAside<'_>> {
+    pub(super) fn left_aside(
+        &self,
+        event: &EventEnvelope,
+        recipient: &Recipient,
+    ) -> Option<LeftAside<'_>> {
         let key = (event.aggregate_type(), event.event_type());
-        self.listeners().left_aside().find(|aside| aside.listener.keys().any(|its| its == key))
+        self.listeners().left_aside().find(|aside| {
+            let listener = aside.listener;
+            listener.subscription() == recipient.name() && listener.keys().any(|its| its == key)
+        })
     }
 
     /// Reports a due event that is not delivered here. An event that has a listener, or needs
     /// none, is settled by the next drain, and a handler takes every event.
-    pub(super) fn report_undeliverable(&self, event: &EventEnvelope, report: &mut Report) {
-        let listeners = self.listeners();
-        let listener = listeners.find(event.aggregate_type(), event.event_type());
-        let is_settled_here = listener.is_some() || listeners.no_listener().covers(event);
-        if self.poller.handler.is_some() || is_settled_here {
+    pub(super) fn report_undeliverable(&self, row: &Claim, report: &mut Report) {
+        let (listeners, event) = (self.listeners(), &row.envelope);
+        let is_named = matches!(row.recipient, Recipient::Named(_));
+        let needs_none = !is_named && listeners.no_listener().covers(event);
+        let is_handled = self.poller.handler.is_some() && !is_named;
+        if is_handled || needs_none || listeners.id_of(event, &row.recipient).is_some() {
             return;
         }
-        match self.left_aside(event) {
-            Some(aside) => report.add_left_aside(event, aside.to_string()),
-            None => report.add_unroutable(event),
-        }
+        let (result, error) = match self.left_aside(event, &row.recipient) {
+            Some(aside) => (DeliveryResult::LeftAside, Some(aside.to_string())),
+            None => (DeliveryResult::Unroutable, None),
+        };
+        report.add_undelivered(row, result, error);
     }
 
     pub(super) fn writer(&self) -> &Writer<DB> {

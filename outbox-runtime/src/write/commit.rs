@@ -11,15 +11,27 @@ use tokio::runtime::Handle;
 use super::hot_path::{HotEvent, LeftToPoller};
 use super::{Shared, Tx, WriteOutcome, Written};
 use crate::Error;
-use crate::event::EventEnvelope;
+use crate::event::{EventEnvelope, Recipient};
 use crate::inflight::Permit;
 use crate::store::{Backend, Completion, InitialState, Inserted, NewRow, Purpose, Settlement};
 
-/// An event that is in the database, though not committed.
+/// A row that is in the database, though not committed. An event has one for each of its recipients.
 #[derive(Debug)]
 pub(super) struct Flushed {
     pub(super) envelope: EventEnvelope,
+    recipient: Recipient,
+    /// Whether it is the first row of its event; the others follow.
+    is_first: bool,
     pub(super) inserted: Inserted,
+    destination: Destination,
+}
+
+/// A row that is about to be inserted.
+struct Planned {
+    /// The position of its event among the buffered ones.
+    event: usize,
+    recipient: Recipient,
+    is_first: bool,
     destination: Destination,
 }
 
@@ -34,11 +46,28 @@ enum Destination {
 }
 
 impl Flushed {
-    pub(super) fn written(&self) -> Written {
-        let outcome =
-            if self.inserted.duplicate { WriteOutcome::Duplicate } else { WriteOutcome::Inserted };
-        let event_id = self.envelope.event_id();
-        Written { event_id, sequence: self.inserted.sequence, outcome }
+    /// Returns the rows of each event.
+    pub(super) fn by_event(flushed: &[Self]) -> impl Iterator<Item = &[Self]> {
+        flushed.chunk_by(|_, next| !next.is_first)
+    }
+
+    /// Returns what was written of an event, given its rows. It is new if one of them is.
+    pub(super) fn written(rows: &[Self]) -> Option<Written> {
+        let first = rows.first()?;
+        let is_new = Self::is_new(rows);
+        let outcome = if is_new { WriteOutcome::Inserted } else { WriteOutcome::Duplicate };
+        let event_id = first.envelope.event_id();
+        Some(Written { event_id, sequence: first.inserted.sequence, outcome })
+    }
+
+    /// Returns the events of which a row is new.
+    pub(super) fn new_events(flushed: &[Self]) -> impl Iterator<Item = &EventEnvelope> {
+        let new = Self::by_event(flushed).filter(|rows| Self::is_new(rows));
+        new.filter_map(|rows| rows.first()).map(|first| &first.envelope)
+    }
+
+    fn is_new(rows: &[Self]) -> bool {
+        rows.iter().any(|row| !row.inserted.duplicate)
     }
 }
 
@@ -80,20 +109,28 @@ impl<DB: Backend> Tx<DB> {
 
     /// Rolls back, except for events that a statement has committed before.
     async fn undo_unless_committed(&mut self, error: Error) -> Error {
-        let new = self.flushed.iter().filter(|flushed| !flushed.inserted.duplicate);
-        let ids: Vec<String> = new.map(|flushed| flushed.envelope.event_id().to_string()).collect();
-        if !matches!(error, Error::TransactionLost) || ids.is_empty() {
+        let has_new = self.flushed.iter().any(|flushed| !flushed.inserted.duplicate);
+        if !matches!(error, Error::TransactionLost) || !has_new {
             self.abandon().await;
             return error;
         }
         let store = self.shared.store.clone();
-        let Ok(committed) = store.committed_early(self.sqlx(), ids).await else {
+        let flushed = std::mem::take(&mut self.flushed);
+        let new = flushed.iter().filter(|flushed| !flushed.inserted.duplicate);
+        let new: Vec<NewRow<'_>> = new
+            .map(|Flushed { envelope, recipient, .. }| NewRow {
+                envelope,
+                recipient,
+                state: InitialState::Due,
+            })
+            .collect();
+        let new: Vec<&NewRow<'_>> = new.iter().collect();
+        let Ok(committed) = store.committed_early(self.sqlx(), &new).await else {
             // It is unknown what became of these: no hook is called for them.
-            self.flushed.clear();
+            drop(flushed);
             self.abandon().await;
             return error;
         };
-        let flushed = std::mem::take(&mut self.flushed);
         let is_kept = |flushed: &Flushed| {
             !flushed.inserted.duplicate && committed.contains(&flushed.inserted.sequence)
         };
@@ -183,35 +220,57 @@ impl<DB: Backend> Tx<DB> {
         let has_permit =
             |flushed: &&Flushed| matches!(flushed.destination, Destination::HotQueue(_));
         let mut held = self.flushed.iter().filter(has_permit).count();
-        let choose = |event: &EventEnvelope| {
-            if shared.no_listener.covers(event) {
-                return Destination::Nowhere;
-            }
-            let permit = shared.hot_path.reserve(event, held);
-            held += usize::from(permit.is_some());
-            permit.map_or(Destination::Poller, Destination::HotQueue)
-        };
-        let destinations: Vec<Destination> = events.iter().map(choose).collect();
+        let mut planned = Vec::with_capacity(events.len());
+        for (event, envelope) in events.iter().enumerate() {
+            let mut plan = |recipient: &Recipient, is_first| {
+                let destination = match shared.is_settled(envelope, recipient) {
+                    true => Destination::Nowhere,
+                    false => shared
+                        .hot_path
+                        .reserve(envelope, recipient, held)
+                        .map_or(Destination::Poller, Destination::HotQueue),
+                };
+                held += usize::from(matches!(destination, Destination::HotQueue(_)));
+                planned.push(Planned {
+                    event,
+                    recipient: recipient.clone(),
+                    is_first,
+                    destination,
+                });
+            };
+            let expansion = shared.recipients_of(envelope);
+            let each = expansion.recipients().iter().enumerate();
+            each.for_each(|(index, recipient)| plan(recipient, index == 0));
+        }
         self.inserted_at.get_or_insert_with(Instant::now);
         let lease = shared.hot_path.lease();
-        let row = |(envelope, destination)| {
-            let state = match (destination, lease) {
-                (&Destination::Nowhere, _) => InitialState::Done,
-                (&Destination::HotQueue(_), Some(lease)) => InitialState::Claimed(lease),
-                (&Destination::HotQueue(_) | &Destination::Poller, _) => InitialState::Due,
-            };
-            NewRow { envelope, state }
-        };
-        let rows: Vec<NewRow<'_>> = events.iter().zip(&destinations).map(row).collect();
+        let rows: Vec<NewRow<'_>> = planned
+            .iter()
+            .filter_map(|Planned { event, recipient, destination, .. }| {
+                let state = match (destination, lease) {
+                    (Destination::Nowhere, _) => InitialState::Done,
+                    (Destination::HotQueue(_), Some(lease)) => InitialState::Claimed(lease),
+                    (Destination::HotQueue(_) | Destination::Poller, _) => InitialState::Due,
+                };
+                Some(NewRow { envelope: events.get(*event)?, recipient, state })
+            })
+            .collect();
         let inserted = shared.store.insert(self.sqlx(), &rows).await;
         let inserted = inserted.map_err(|error| shared.store.lost_or(error))?;
         self.buffer.clear();
-        let results = events.iter().zip(inserted).zip(destinations);
-        self.flushed.extend(results.map(|((envelope, inserted), destination)| Flushed {
-            envelope: envelope.clone(),
-            inserted,
-            // The row of a duplicate is not ours: it frees its permit.
-            destination: if inserted.duplicate { Destination::Nowhere } else { destination },
+        let results = planned.into_iter().zip(inserted);
+        self.flushed.extend(results.filter_map(|(planned, inserted)| {
+            Some(Flushed {
+                envelope: events.get(planned.event)?.clone(),
+                recipient: planned.recipient,
+                is_first: planned.is_first,
+                inserted,
+                // The row of a duplicate is not ours: it frees its permit.
+                destination: match inserted.duplicate {
+                    true => Destination::Nowhere,
+                    false => planned.destination,
+                },
+            })
         }));
         Ok(())
     }
@@ -230,39 +289,35 @@ impl<DB: Backend> Tx<DB> {
 
     /// Logs that a transaction with events is dropped. A test should notice, and a panic is reported anyway.
     fn report_drop(&self) {
-        let new = self.flushed.iter().filter(|flushed| !flushed.inserted.duplicate).count();
-        let events = self.buffer.len() + new;
+        let events = self.buffer.len() + Flushed::new_events(&self.flushed).count();
         if events == 0 || std::thread::panicking() {
             return;
         }
-        let table = self.shared.store.table();
+        let (outbox, table) = (self.shared.store.name(), self.shared.store.table());
         if self.shared.store.is_in_test() {
-            tracing::warn!(%table, events, "{DROPPED}");
+            tracing::warn!(outbox, %table, events, "{DROPPED}");
         } else {
-            tracing::debug!(%table, events, "{DROPPED}");
+            tracing::debug!(outbox, %table, events, "{DROPPED}");
         }
     }
 
     /// Frees the permits and calls the hooks.
     fn after_rollback(&mut self) {
-        let flushed = self.flushed.drain(..).filter(|flushed| !flushed.inserted.duplicate);
-        let flushed = flushed.map(|flushed| flushed.envelope);
-        let mut events: Vec<EventEnvelope> = flushed.collect();
+        let mut events: Vec<EventEnvelope> = Flushed::new_events(&self.flushed).cloned().collect();
+        self.flushed.clear();
         events.append(&mut self.buffer);
         self.shared.hooks.after_rollback(&events);
     }
 
     /// Passes committed events to the hot path and calls the hooks.
     fn after_commit(&self, flushed: Vec<Flushed>) {
-        let (mut events, mut hot) = (Vec::new(), Vec::new());
+        let events: Vec<EventEnvelope> = Flushed::new_events(&flushed).cloned().collect();
+        if let Some(meter) = &self.shared.meter {
+            events.iter().for_each(|event| meter.committed(event));
+        }
+        let mut hot = Vec::new();
         let mut left = LeftToPoller { since: self.inserted_at, ..LeftToPoller::default() };
-        for Flushed { envelope, inserted, destination } in flushed {
-            if !inserted.duplicate {
-                if let Some(meter) = &self.shared.meter {
-                    meter.committed(&envelope);
-                }
-                events.push(envelope.clone());
-            }
+        for Flushed { envelope, inserted, destination, .. } in flushed {
             match destination {
                 Destination::HotQueue(permit) => {
                     hot.push(HotEvent { permit, sequence: inserted.sequence, envelope });

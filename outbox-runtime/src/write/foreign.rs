@@ -3,8 +3,9 @@ use std::time::Instant;
 use super::hot_path::{HotEvent, LeftToPoller};
 use super::{Shared, Writer};
 use crate::Error;
-use crate::event::{EventEnvelope, EventId, IntoEnvelope};
-use crate::store::{Backend, InitialState, NewRow};
+use crate::event::{EventEnvelope, EventId, IntoEnvelope, Recipient};
+use crate::listener::Expansion;
+use crate::store::{Backend, InitialState, Inserted, NewRow};
 use crate::trace;
 
 /// Proof that an event was inserted in a transaction of the application's own, from
@@ -47,10 +48,20 @@ pub struct Receipt {
     /// The event's unique id, generated or set by the caller.
     pub event_id: EventId,
     is_new: bool,
-    /// The rows that are new; more than one if a hook has added events.
-    inserted: Vec<(i64, EventEnvelope)>,
+    /// The rows that are new. There may be several: an event has one for each recipient, and a hook may add events.
+    inserted: Vec<NewEvent>,
     /// When it was inserted, or a little earlier.
     since: Instant,
+}
+
+/// A row that was inserted, in a transaction that is still open.
+#[derive(Debug)]
+struct NewEvent {
+    sequence: i64,
+    recipient: Recipient,
+    /// Whether it is the first new row of its event.
+    is_first: bool,
+    envelope: EventEnvelope,
 }
 
 impl Receipt {
@@ -78,7 +89,7 @@ impl Receipt {
     }
 
     fn events(&self) -> impl Iterator<Item = &EventEnvelope> {
-        self.inserted.iter().map(|(_, event)| event)
+        self.inserted.iter().filter(|row| row.is_first).map(|row| &row.envelope)
     }
 }
 
@@ -118,21 +129,31 @@ impl<DB: Backend> Writer<DB> {
         shared.store.require_transaction(connection).await?;
         let events = shared.hooks.before_write(vec![event])?;
         let events: Vec<EventEnvelope> = events.into_iter().map(trace::carry).collect();
-        let row = |envelope| {
-            let covered = shared.no_listener.covers(envelope);
-            let state = if covered { InitialState::Done } else { InitialState::Due };
-            NewRow { envelope, state }
-        };
-        let rows: Vec<NewRow<'_>> = events.iter().map(row).collect();
+        let expansions: Vec<Expansion> =
+            events.iter().map(|event| shared.recipients_of(event)).collect();
+        let rows = events.iter().zip(&expansions).flat_map(|(envelope, expansion)| {
+            expansion.recipients().iter().map(move |recipient| {
+                let is_settled = shared.is_settled(envelope, recipient);
+                let state = if is_settled { InitialState::Done } else { InitialState::Due };
+                NewRow { envelope, recipient, state }
+            })
+        });
+        let rows: Vec<NewRow<'_>> = rows.collect();
         let since = Instant::now();
         let inserted = shared.store.insert(connection, &rows).await;
         let inserted = inserted.map_err(|error| shared.store.lost_or(error))?;
         shared.hooks.after_write(&events);
-        let first = events.first().zip(inserted.first());
-        let first = first.map(|(event, inserted)| (event.event_id(), !inserted.duplicate));
-        let rows = events.into_iter().zip(inserted).filter(|(_, inserted)| !inserted.duplicate);
-        let inserted = rows.map(|(envelope, inserted)| (inserted.sequence, envelope)).collect();
-        Ok(first.map(|(event_id, is_new)| Receipt { event_id, is_new, inserted, since }))
+        let new = rows.iter().zip(inserted).filter(|(_, inserted)| !inserted.duplicate);
+        let mut inserted: Vec<NewEvent> = Vec::with_capacity(rows.len());
+        for (NewRow { envelope, recipient, .. }, Inserted { sequence, .. }) in new {
+            let last = inserted.last().map(|last| last.envelope.event_id());
+            let is_first = last != Some(envelope.event_id());
+            let (envelope, recipient) = ((*envelope).clone(), (*recipient).clone());
+            inserted.push(NewEvent { sequence, recipient, is_first, envelope });
+        }
+        let Some(event_id) = events.first().map(EventEnvelope::event_id) else { return Ok(None) };
+        let is_new = inserted.first().is_some_and(|new| new.envelope.event_id() == event_id);
+        Ok(Some(Receipt { event_id, is_new, inserted, since }))
     }
 
     /// Reports that the transaction of a receipt was committed, so that the event can be delivered at once, and calls
@@ -152,23 +173,19 @@ impl<DB: Backend> Writer<DB> {
             events.iter().for_each(|event| meter.committed(event));
         }
         self.shared.hooks.after_commit(&events);
-        for (sequence, envelope) in receipt.inserted {
-            if !self.shared.no_listener.covers(&envelope) {
-                self.enqueue(sequence, envelope, receipt.since).await?;
+        for row in receipt.inserted {
+            if !self.shared.is_settled(&row.envelope, &row.recipient) {
+                self.enqueue(row, receipt.since).await?;
             }
         }
         Ok(())
     }
 
     /// Queues a committed event for a worker, if there is a place and no poller has claimed it.
-    async fn enqueue(
-        &self,
-        sequence: i64,
-        envelope: EventEnvelope,
-        since: Instant,
-    ) -> Result<(), Error> {
+    async fn enqueue(&self, row: NewEvent, since: Instant) -> Result<(), Error> {
+        let NewEvent { sequence, recipient, envelope, .. } = row;
         let Shared { hot_path, store, .. } = &*self.shared;
-        let permit = hot_path.reserve(&envelope, 0).zip(hot_path.lease());
+        let permit = hot_path.reserve(&envelope, &recipient, 0).zip(hot_path.lease());
         let Some((permit, lease)) = permit else {
             let delayed = usize::from(envelope.delay().is_some());
             let left = LeftToPoller { due: 1 - delayed, delayed, since: Some(since) };

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use tokio::runtime::Handle;
 
-use crate::event::{EventEnvelope, Verdict};
+use crate::event::{AggregateKey, EventEnvelope, Recipient, Verdict};
 use crate::inflight::{InFlight, Lane, NoPermit, Permit, Redeemed};
 use crate::listener::Listeners;
 use crate::log_throttle::LogThrottle;
@@ -36,6 +36,8 @@ pub(crate) struct HotRelay<DB: Backend> {
     pub(crate) wake: Arc<Wake>,
     pub(crate) meter: Arc<Meter>,
     pub(crate) admission: Admission,
+    /// Whether events of an aggregate are left to the poller. This node cannot know what others have not committed yet.
+    pub(crate) ordered: bool,
     /// On the application's own connections: they outlive the relay's.
     pub(crate) store: Store<DB>,
     pub(crate) runtime: Handle,
@@ -83,10 +85,15 @@ impl<DB: Backend> HotPath<DB> {
         Self { relay, notify }
     }
 
-    /// Reserves a place for an event, if there is one. Never waits. `permits` is the number that its transaction
-    /// holds already.
-    pub(super) fn reserve(&self, event: &EventEnvelope, permits: usize) -> Option<Permit> {
-        self.relay.as_ref()?.reserve(event, permits)
+    /// Reserves a place for an event and one of its recipients, if there is one. Never waits. `permits` is the number
+    /// that its transaction holds already.
+    pub(super) fn reserve(
+        &self,
+        event: &EventEnvelope,
+        recipient: &Recipient,
+        permits: usize,
+    ) -> Option<Permit> {
+        self.relay.as_ref()?.reserve(event, recipient, permits)
     }
 
     /// Returns for whom rows with a permit are inserted, and for how long.
@@ -108,12 +115,23 @@ impl<DB: Backend> HotPath<DB> {
 }
 
 impl<DB: Backend> HotRelay<DB> {
-    fn reserve(&self, event: &EventEnvelope, permits: usize) -> Option<Permit> {
-        if self.admission == Admission::None || event.delay().is_some() {
+    fn reserve(
+        &self,
+        event: &EventEnvelope,
+        recipient: &Recipient,
+        permits: usize,
+    ) -> Option<Permit> {
+        let is_expanded = *recipient != Recipient::Unexpanded;
+        if self.admission == Admission::None || event.delay().is_some() || !is_expanded {
             return None;
         }
-        let listener = self.listeners.id_of(event.aggregate_type(), event.event_type());
-        if listener.is_none() && self.admission != Admission::All {
+        if self.ordered && AggregateKey::of(event, recipient).is_some() {
+            return None;
+        }
+        let listener = self.listeners.id_of(event, recipient);
+        // A subscription that this process does not have is another's.
+        let is_ours = self.admission == Admission::All && *recipient == Recipient::Unnamed;
+        if listener.is_none() && !is_ours {
             return None;
         }
         match self.inflight.reserve(event.bytes(), listener, permits) {
@@ -170,7 +188,7 @@ impl<DB: Backend> HotRelay<DB> {
         self.runtime.spawn(async move {
             let settlements: Vec<Settlement> = late
                 .into_iter()
-                .map(|sequence| Settlement { sequence, token: 1, verdict: Verdict::Released })
+                .map(|sequence| Settlement { sequence, token: 1, verdict: Verdict::Released, history: None })
                 .collect();
             let released =
                 store.settle_with(&owner, &settlements, Completion::Keep, LockedRows::Skip).await;

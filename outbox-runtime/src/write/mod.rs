@@ -3,13 +3,14 @@
 //! # Layout
 //! [`Writer`] begins transactions. [`Tx`] is one: `tx` has what a user does with it, `commit` how it begins and
 //! ends. [`Savepoint`] is a part of one that can be rolled back. `foreign` is for transactions of the
-//! application's own. `hot_path` passes committed events to the workers of this process. [`WriterHook`] is for
+//! application's own. `refresh` reads who receives events. `hot_path` passes committed events to the workers of this process. [`WriterHook`] is for
 //! audit, metrics and tests.
 
 mod commit;
 mod foreign;
 mod hook;
 pub(crate) mod hot_path;
+mod refresh;
 mod savepoint;
 mod tx;
 
@@ -24,16 +25,19 @@ use std::sync::Arc;
 use sqlx::Pool;
 
 use crate::Error;
-use crate::listener::NoListener;
+use crate::event::{EventEnvelope, Recipient};
+use crate::listener::{Audience, Expansion};
 use crate::metrics::Meter;
 use crate::store::{Backend, Purpose, Store, StoreOf, Table};
 use hook::Hooks;
+use refresh::Refresh;
 
 /// Writes events in transactions of one database, without a running outbox.
 ///
 /// A running [`Outbox`](crate::Outbox) has the same methods. Use a `Writer` in programs that only publish, such as a
 /// command-line tool or a scheduled job: it starts no loops, opens no connections of its own and has nothing to shut
-/// down. Another process delivers the events, when its poller finds them. Hooks, metrics and notifications belong to an
+/// down. Another process delivers the events, when its poller finds them. Which subscriptions receive them is read
+/// from the database, at most every five seconds. Hooks, metrics and notifications belong to an
 /// outbox; for these, start one in the mode [`WriterOnly`](crate::Mode::WriterOnly).
 ///
 /// Cloning it copies a pointer. The table must exist: an outbox creates it at its start,
@@ -68,7 +72,21 @@ struct Shared<DB: Backend> {
     hooks: Hooks,
     hot_path: HotPath<DB>,
     meter: Option<Arc<Meter>>,
-    no_listener: Arc<NoListener>,
+    audience: Audience,
+    /// Reads the registrations, in a process without a loop that does.
+    refresh: Option<Refresh>,
+}
+
+impl<DB: Backend> Shared<DB> {
+    /// Returns who receives an event.
+    fn recipients_of(&self, event: &EventEnvelope) -> Expansion {
+        self.audience.recipients.of(event.aggregate_type(), event.event_type())
+    }
+
+    /// Returns whether a row is done when it is inserted, because the event needs no listener and has none.
+    fn is_settled(&self, event: &EventEnvelope, recipient: &Recipient) -> bool {
+        *recipient == Recipient::Unnamed && self.audience.no_listener.covers(event)
+    }
 }
 
 impl<DB: Backend> StoreOf<DB> for Writer<DB> {
@@ -99,9 +117,10 @@ impl<DB: Backend> Writer<DB> {
     ///
     /// It does not access the database, so a missing table is reported by the first transaction.
     pub fn new(pool: Pool<DB>, table: Table) -> Self {
-        let no_listener = Arc::new(NoListener::of_program());
-        let hot_path = HotPath::new(None, None);
-        Self::with(Store::new(pool, table), Vec::new(), hot_path, None, no_listener)
+        let (store, hooks) = (Store::new(pool, table), Hooks::new(Vec::new()));
+        let (hot_path, meter, audience) = (HotPath::new(None, None), None, Audience::of_program());
+        let refresh = Some(Refresh::default());
+        Self { shared: Arc::new(Shared { store, hooks, hot_path, meter, audience, refresh }) }
     }
 
     pub(crate) fn with(
@@ -109,10 +128,11 @@ impl<DB: Backend> Writer<DB> {
         hooks: Vec<Arc<dyn WriterHook>>,
         hot_path: HotPath<DB>,
         meter: Option<Arc<Meter>>,
-        no_listener: Arc<NoListener>,
+        audience: Audience,
     ) -> Self {
         let hooks = Hooks::new(hooks);
-        Self { shared: Arc::new(Shared { store, hooks, hot_path, meter, no_listener }) }
+        let refresh = None;
+        Self { shared: Arc::new(Shared { store, hooks, hot_path, meter, audience, refresh }) }
     }
 
     /// Not to be called: it exists for its compile error, which explains that events are written inside of a
@@ -131,6 +151,11 @@ impl<DB: Backend> Writer<DB> {
     /// # Cancel safety
     /// Dropping the future gives up the place in the pool's queue and leaves no transaction open.
     pub async fn begin(&self) -> Result<Tx<DB>, Error> {
+        if let Some(refresh) = self.shared.refresh.as_ref().filter(|refresh| refresh.is_due()) {
+            // Boxed: with TLS in the driver it is large, and it is rarely due.
+            let (store, recipients) = (&self.shared.store, &self.shared.audience.recipients);
+            Box::pin(refresh.run(store, recipients)).await;
+        }
         Tx::begin(Arc::clone(&self.shared), Purpose::Write).await
     }
 

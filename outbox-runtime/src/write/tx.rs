@@ -238,7 +238,7 @@ impl<DB: Backend> Tx<DB> {
         self.check_open().await?;
         let before = self.flushed.len();
         self.insert_buffer().await?;
-        Ok(self.flushed[before..].iter().map(Flushed::written).collect())
+        Ok(Flushed::by_event(&self.flushed[before..]).filter_map(Flushed::written).collect())
     }
 
     /// Begins a part of the transaction that can be rolled back on its own, with the events written in it.
@@ -284,8 +284,8 @@ impl<DB: Backend> Tx<DB> {
     /// If the future is dropped, it is unknown whether the commit took place. If it did, the events will be delivered.
     /// Put a time limit around the work before the commit rather than around the commit.
     pub async fn commit(self) -> Result<(), Error> {
-        let events = self.buffer.len() + self.flushed.len();
-        let span = trace::write(self.shared.store.table(), events);
+        let events = self.buffer.len() + Flushed::by_event(&self.flushed).count();
+        let span = trace::write(&self.shared.store, events);
         self.insert_and_commit().instrument(span).await
     }
 
@@ -306,8 +306,7 @@ impl<DB: Backend> Tx<DB> {
     /// Returns the events that it has written so far. An event whose id existed already is not among them.
     #[cfg(feature = "testing")]
     pub(crate) fn written(&self) -> Vec<EventEnvelope> {
-        let flushed = self.flushed.iter().filter(|flushed| !flushed.inserted.duplicate);
-        flushed.map(|flushed| &flushed.envelope).chain(&self.buffer).cloned().collect()
+        Flushed::new_events(&self.flushed).chain(&self.buffer).cloned().collect()
     }
 }
 

@@ -209,7 +209,7 @@ fn references_have_the_same_target_in_rustdoc() {
             let module = match file.strip_prefix("docs/").and_then(|name| name.strip_suffix(".md"))
             {
                 Some("README") => "crate::guide".to_owned(),
-                Some(name) => format!("crate::guide::{name}"),
+                Some(name) => format!("crate::guide::{}", name.replace('-', "_")),
                 None => format!("{repository}/blob/main/{file}"),
             };
             let anchor = anchor.map(|anchor| format!("#{anchor}")).unwrap_or_default();

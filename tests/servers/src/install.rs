@@ -24,6 +24,18 @@ pub(crate) fn install(package: &str) -> Result {
     prepare(install)
 }
 
+/// Returns the path of a program. Installs its Debian package if it is missing and that is possible.
+///
+/// # Errors
+/// If the program is not available; the text names the package.
+pub fn program(name: &str, package: &str) -> Result<PathBuf> {
+    let found = || find(search_path().iter().map(|folder| folder.join(name)));
+    if found().is_none() {
+        install(package)?;
+    }
+    found().ok_or_else(|| format!("{package} was installed, but there is no `{name}`").into())
+}
+
 /// Returns the path of the library that gives a process its own clock when it is preloaded. Installs it if it is
 /// missing and that is possible.
 ///

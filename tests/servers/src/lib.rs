@@ -15,7 +15,7 @@ mod process;
 mod server;
 mod variant;
 
-pub use install::fake_clock;
+pub use install::{fake_clock, program};
 pub use postgres::RELEASES as POSTGRES_RELEASES;
 pub use process::{send, spawn_bound};
 pub use server::Server;

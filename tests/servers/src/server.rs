@@ -124,15 +124,18 @@ impl Server {
         Self::first(plan)
     }
 
-    /// Starts the PostgreSQL of the system, or the release that the environment names: see [`Variant`].
+    /// Starts the PostgreSQL of the system, or the release that the environment names: see [`Variant`]. The settings
+    /// are `name=value`.
     ///
     /// # Errors
     /// If it is not available, or does not accept connections.
-    pub fn for_postgres() -> Result<Self> {
-        match Variant::of_environment() {
-            Some(Variant::Postgres(release)) => Self::postgres_release(release),
-            _ => Self::postgres(Durability::None),
-        }
+    pub fn for_postgres(settings: &[&str]) -> Result<Self> {
+        let mut plan = match Variant::of_environment() {
+            Some(Variant::Postgres(release)) => postgres::plan_release(release)?,
+            _ => postgres::plan(Durability::None)?,
+        };
+        plan.command.args(settings.iter().flat_map(|setting| ["-c", setting]));
+        Self::first(plan)
     }
 
     fn first(plan: Plan) -> Result<Self> {

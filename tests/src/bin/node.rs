@@ -2,7 +2,8 @@
 //! delivery in a file.
 //!
 //! `node DATABASE URL LOG [option=value]..`. It prints `ready`, then `written`, and shuts down gracefully at the
-//! end of its input.
+//! end of its input. Each line of the log is the id of a delivered event, or `billing ID`. With `write_every_ms` it only
+//! writes, until the end of its input, and each line is `written ID BEGUN COMMITTED`, in microseconds since 1970.
 
 #![allow(
     clippy::disallowed_methods,
@@ -17,14 +18,15 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use outbox::config::{Mode, Relay};
 use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry, Timeout};
 use outbox::tx::Backend;
 use outbox::{Config, Outbox, Outcome, Tx};
 use outbox_tests::event;
 use sqlx::pool::PoolOptions;
-use sqlx::{AssertSqlSafe, Connection, MySql, Postgres, SqlSafeStr, Sqlite};
+use sqlx::{AssertSqlSafe, Connection, MySql, Pool, Postgres, SqlSafeStr, Sqlite};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -84,11 +86,17 @@ async fn run<DB: Backend>(url: &str, log: File, options: &HashMap<&str, u64>) {
         .connect_with(connect)
         .await
         .expect("the database answers");
+    let log = Arc::new(log);
+    if let Some(interval) = options.get("write_every_ms") {
+        return write_until_stopped(pool, &log, Duration::from_millis(*interval)).await;
+    }
+    let billing_log = Arc::clone(&log);
     let listener = Listener {
-        log: Arc::new(log),
+        log,
         stuck: option("stuck", 0) == 1,
         abort_at: options.get("abort_at").copied(),
         wait_at: options.get("wait_at").copied(),
+        stamped: options.get("call_ms").copied().map(Duration::from_millis),
     };
     let registry = if option("in_tx", 0) == 1 {
         let options = ListenerOptions::new().timeout(Timeout::Never);
@@ -113,14 +121,24 @@ async fn run<DB: Backend>(url: &str, log: File, options: &HashMap<&str, u64>) {
             async move { listener.call(delivery).await }
         })
     };
+    let registry = match option("billing", 0) {
+        0 => registry,
+        _ => with_billing(registry, billing_log),
+    };
     let mut config = Config::default();
     config.poll_interval = Duration::from_millis(option("poll_ms", 5));
     config.lease = Duration::from_millis(option("lease_ms", 30_000));
     config.workers = usize::try_from(option("workers", 32)).unwrap();
     config.hot_capacity = usize::try_from(option("hot_capacity", 1_000)).unwrap();
+    if option("single_active", 0) == 1 {
+        config.relay = Relay::SingleActive;
+    }
     let outbox =
         outbox::builder(pool).config(config).listeners(registry).start().await.expect("it starts");
     println!("ready");
+    if option("single_active", 0) == 1 {
+        println!("{}", if outbox.is_active() { "active" } else { "standby" });
+    }
     write(&outbox, options).await;
     println!("written");
     if let Some(time) = options.get("count_ms") {
@@ -135,6 +153,16 @@ async fn run<DB: Backend>(url: &str, log: File, options: &HashMap<&str, u64>) {
     outbox.shutdown().await.expect("a graceful shutdown");
 }
 
+/// Adds the subscription `billing` of event `A`.
+fn with_billing(registry: ListenerRegistry, log: Arc<File>) -> ListenerRegistry {
+    let options = ListenerOptions::new().name("billing");
+    registry.register_with(options, "Order", "A", move |delivery: Delivery| {
+        let line = format!("billing {}\n", delivery.envelope().event_id());
+        (&*log).write_all(line.as_bytes()).expect("the log can be written");
+        async {}
+    })
+}
+
 /// The listener of event `A`.
 #[derive(Clone)]
 struct Listener {
@@ -145,10 +173,17 @@ struct Listener {
     abort_at: Option<u64>,
     /// The aggregate id of the event at which the process prints a line and waits to be killed.
     wait_at: Option<u64>,
+    /// How long a call takes, if its start and its end are recorded with their times.
+    stamped: Option<Duration>,
 }
 
 impl Listener {
     async fn call(&self, delivery: Delivery) {
+        if let Some(time) = self.stamped {
+            self.stamp("start", &delivery);
+            pass(time).await;
+            return self.stamp("end", &delivery);
+        }
         let event = delivery.envelope();
         let number = event.aggregate_id().and_then(|id| id.parse().ok());
         // One write per line, so that a line is written completely or not at all.
@@ -164,6 +199,14 @@ impl Listener {
         if self.stuck || waits {
             std::future::pending::<()>().await;
         }
+    }
+}
+
+impl Listener {
+    /// Records a time by the clock of this machine, which is also the servers'.
+    fn stamp(&self, what: &str, delivery: &Delivery) {
+        let line = format!("{what} {} {}\n", delivery.envelope().event_id(), micros());
+        (&*self.log).write_all(line.as_bytes()).expect("the log can be written");
     }
 }
 
@@ -196,6 +239,35 @@ async fn write<DB: Backend>(outbox: &Outbox<DB>, options: &HashMap<&str, u64>) {
     for task in tasks {
         task.await.expect("a writer");
     }
+}
+
+/// Writes an event in each interval, without delivering any, until the end of the input.
+async fn write_until_stopped<DB: Backend>(pool: Pool<DB>, mut log: &File, interval: Duration) {
+    let outbox = outbox::builder(pool).mode(Mode::WriterOnly).start().await.expect("it starts");
+    println!("ready");
+    let mut input = BufReader::new(tokio::io::stdin()).lines();
+    let mut ticks = tokio::time::interval(interval);
+    loop {
+        tokio::select! {
+            line = input.next_line() => match line {
+                Ok(Some(_)) => continue,
+                _ => break,
+            },
+            _ = ticks.tick() => {}
+        }
+        let begun = micros();
+        let mut tx = outbox.begin().await.expect("a transaction");
+        let id = tx.write(event("A")).expect("an event").expect("no hook suppresses it");
+        tx.commit().await.expect("a commit");
+        let line = format!("written {id} {begun} {}\n", micros());
+        log.write_all(line.as_bytes()).expect("the log can be written");
+    }
+    outbox.shutdown().await.expect("a graceful shutdown");
+}
+
+/// Returns the time by the clock of this machine.
+fn micros() -> u128 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros()
 }
 
 /// Lets time pass. Not to wait for a condition: the duration itself is what is tested.

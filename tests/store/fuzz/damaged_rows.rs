@@ -176,11 +176,13 @@ async fn finish<DB: TestDatabase>(
             delay: Duration::from_secs(60),
             error: "x".to_owned(),
         },
+        history: None,
     });
     let dead = undecodable.iter().map(|row| Settlement {
         sequence: row.sequence,
         token: row.token,
         verdict: Verdict::Dead { attempts: 0, error: row.reason.to_owned() },
+        history: None,
     });
     let results: Vec<Settlement> = failed.chain(dead).collect();
     assert!(store.settle("a", &results, Completion::Keep).await.unwrap().is_empty());

@@ -86,7 +86,7 @@ async fn any_error_text_is_sanitized_and_truncated<DB: TestDatabase>(db: Fresh<D
                 0 => Verdict::Retry { attempts, delay: Duration::MAX, error },
                 _ => Verdict::Dead { attempts, error },
             };
-            Settlement { sequence: row.sequence, token: row.token, verdict: result }
+            Settlement { sequence: row.sequence, token: row.token, verdict: result, history: None }
         })
         .collect();
     // The highest number of attempts, and the longest delay.

@@ -143,20 +143,29 @@ fn add_targets(tests: &mut Command, selection: &Selection<'_>) {
 }
 
 fn run_long(servers: &Servers) -> Result {
+    for mut tests in long_tests() {
+        servers.export_to(&mut tests);
+        run_command(tests)?;
+    }
+    Ok(())
+}
+
+/// Returns the commands of the tests that have a larger size in a long run.
+fn long_tests() -> [Command; 3] {
     // One at a time: some of them measure.
-    let mut tests = cargo(
+    let mut sizes = cargo(
         "test --package outbox-tests --test it --test store --test delivery -- --test-threads=1",
     );
-    tests
-        .args(["fuzz::", "model::", "plan::", "guard_cost::", "full_scan::", "--nocapture"])
-        .env("OUTBOX_TEST_LONG", "1");
-    servers.export_to(&mut tests);
-    run_command(tests)?;
-    // A million events and a thousand kills.
-    let mut ledger = cargo("test --release --package outbox-tests --test chaos --");
-    ledger.args(["--test-threads=1", "--nocapture", "ledger::"]).env("OUTBOX_TEST_LONG", "1");
-    servers.export_to(&mut ledger);
-    run_command(ledger)
+    sizes.args(["fuzz::", "model::", "plan::", "guard_cost::", "full_scan::", "large_order::"]);
+    let mut simulation = cargo("test --release --package outbox-runtime --all-features --lib --");
+    simulation.arg("simulation::");
+    // A million events and a thousand kills; and 40,000 events of 200 aggregates.
+    let mut chaos = cargo("test --release --package outbox-tests --test chaos --");
+    chaos.args(["--test-threads=1", "ledger::", "order::"]);
+    [sizes, simulation, chaos].map(|mut tests| {
+        tests.arg("--nocapture").env("OUTBOX_TEST_LONG", "1");
+        tests
+    })
 }
 
 /// Checks licences and sources, but not advisories: those change without a change of the sources.
@@ -186,6 +195,15 @@ mod tests {
             words(&with_cargo(&selection, false)).join(" "),
             "test --workspace --tests --no-fail-fast -- settle claim"
         );
+    }
+
+    #[test]
+    fn a_long_run_has_every_test_of_a_larger_size() {
+        let commands = long_tests().map(|tests| words(&tests).join(" "));
+        for module in ["full_scan::", "large_order::", "simulation::", "ledger::", "order::"] {
+            let has = |command: &&String| command.split(' ').any(|word| word == module);
+            assert_eq!(commands.iter().filter(has).count(), 1, "{module}");
+        }
     }
 
     #[test]

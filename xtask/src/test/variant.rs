@@ -27,15 +27,18 @@ pub(crate) fn url_variable(variant: Variant) -> &'static str {
     }
 }
 
-/// Returns the nextest filter for the tests of the variant's database.
+/// Returns the nextest filter for the tests of the variant's database. A database is a module, or the beginning of a
+/// test's own name: `ordering::mysql::a_test`, `order::mysql`, `single_active::mysql_restarts`.
 fn filter(variant: Variant) -> &'static str {
     match variant {
-        Variant::MySql => "test(mysql::) or test(binary_log::)",
-        Variant::Postgres(_) => "test(postgres::) or test(notify::)",
+        Variant::MySql => "test(/(^|::)mysql(::|_|$)/) or test(binary_log::)",
+        Variant::Postgres(_) => {
+            "test(/(^|::)postgres(::|_|$)/) or test(notify::) or test(change_stream::) or test(on_postgres_)"
+        }
         // Tests that kill the server would leave PgBouncer running. The server's sessions belong to PgBouncer, so
         // tests can neither count them nor rely on their age.
         Variant::PgBouncer => {
-            "(test(postgres::) or test(notify::)) and not (binary(chaos) or test(connections::) or test(connection_lifetime::))"
+            "(test(/(^|::)postgres(::|_|$)/) or test(notify::)) and not (binary(chaos) or test(connections::) or test(connection_lifetime::))"
         }
     }
 }

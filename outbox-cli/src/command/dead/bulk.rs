@@ -97,14 +97,17 @@ async fn run<DB: Backend>(
     selection: &Selection,
     action: Action<'_>,
 ) -> Result<Exit, Fault> {
-    match (selection.ids.is_empty(), selection.filter.is_empty(), selection.all) {
-        (false, true, _) => by_id(session, selection, action).await,
+    // A subscription says which delivery of an event is meant.
+    let filter = &selection.filter;
+    let is_by_id = filter.is_empty() || filter.only_subscription().is_some();
+    match (selection.ids.is_empty(), filter.is_empty(), selection.all) {
+        (false, _, false) if is_by_id => by_id(session, selection, action).await,
         (true, false, false) | (true, true, true) => by_filter(session, selection, action).await,
         (true, true, false) => Err(Fault::usage(
             format!("no events to {} selected", action.name()),
             "give ids, a filter such as `--type`, or `--all`",
         )),
-        (false, false, _) | (true, false, true) => {
+        (false, ..) | (true, false, true) => {
             Err(Fault::usage("ids, filters and `--all` cannot be combined", "use one of them"))
         }
     }
@@ -115,7 +118,10 @@ async fn by_id<DB: Backend>(
     selection: &Selection,
     action: Action<'_>,
 ) -> Result<Exit, Fault> {
-    let dead = dead_events(session);
+    let dead = match selection.filter.only_subscription() {
+        Some(name) => dead_events(session).of_subscription(name),
+        None => dead_events(session),
+    };
     if let (Action::Discard { .. }, false) = (action, selection.dry_run) {
         confirm_each(session, &dead, selection).await?;
     }

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::dead_events;
 use crate::args::DeadList;
-use crate::command::event::raw;
+use crate::command::event::{event_type, raw};
 use crate::connect::Session;
 use crate::exit::Exit;
 use crate::fault::Fault;
@@ -26,6 +26,7 @@ struct Document<'a> {
     event_type: &'a str,
     aggregate_type: Option<&'a str>,
     aggregate_id: Option<&'a str>,
+    subscription: &'a str,
     tenant_id: Option<&'a str>,
     attempts: u32,
     created_at: Option<String>,
@@ -131,6 +132,7 @@ fn dead_document<'a>(
         aggregate_id: event
             .and_then(|event| event.aggregate_id())
             .or(column(|row| row.aggregate_id.as_deref())),
+        subscription: &dead.subscription,
         tenant_id: event
             .and_then(|event| event.tenant_id())
             .or(column(|row| row.tenant_id.as_deref())),
@@ -161,7 +163,7 @@ fn columns(events: &[DeadEvent], now: SystemTime) -> String {
         columns.row([
             dead.sequence.to_string().into(),
             (&dead.event_id).into(),
-            (&dead.event_type).into(),
+            event_type(&dead.event_type, &dead.subscription).into(),
             aggregate.into_iter().flatten().collect::<Vec<_>>().join(" ").into(),
             dead.attempts.to_string().into(),
             at(dead.died_at, now).into(),

@@ -9,7 +9,8 @@ use std::collections::HashSet;
 
 use super::super::Table;
 use super::super::dialect::Dialect;
-use super::render;
+use super::origin::{OLD_INDEX, Origin};
+use super::{BESIDE, render};
 use crate::store::columns::NAMES;
 
 /// The embedded migrations of a database. They are numbered and only go forward.
@@ -17,6 +18,8 @@ use crate::store::columns::NAMES;
 pub(in crate::store) struct Migrations {
     /// The steps; the first leads to version 1.
     pub(in crate::store) steps: &'static [Step],
+    /// Other tables than version 1 to begin with; `None` if there are none on this database.
+    pub(in crate::store) origin: Option<Origin>,
     /// Creates the table of the versions.
     pub(in crate::store) versions: &'static str,
     /// Adds the column `min_code` to a table of the versions that has none, as the first ones.
@@ -41,46 +44,89 @@ pub(in crate::store) struct Step {
 
 impl Step {
     fn statements(&self) -> Vec<String> {
-        let lines = self.sql.lines().filter(|line| !line.trim_start().starts_with("--"));
-        let sql = lines.collect::<Vec<_>>().join("\n");
-        let statements = sql.split(';').map(str::trim).filter(|statement| !statement.is_empty());
-        statements.map(str::to_owned).collect()
+        statements(self.sql)
     }
+}
+
+/// Returns the statements of an embedded file.
+pub(in crate::store) fn statements(sql: &str) -> Vec<String> {
+    let lines = sql.lines().filter(|line| !line.trim_start().starts_with("--"));
+    let sql = lines.collect::<Vec<_>>().join("\n");
+    let statements = sql.split(';').map(str::trim).filter(|statement| !statement.is_empty());
+    statements.map(str::to_owned).collect()
+}
+
+/// Returns the indexes that a statement names.
+pub(super) fn indexes(statement: &str) -> Vec<&str> {
+    let names = statement.split("{index:").skip(1);
+    names.filter_map(|rest| rest.split_once('}')).map(|(name, _)| name).collect()
 }
 
 /// The effect of a statement, as the catalog shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Effect<'a> {
+pub(super) enum Effect<'a> {
     CreateTable,
     AddColumn(&'a str),
     DropColumn(&'a str),
     CreateIndex(&'a str),
     DropIndex(&'a str),
+    /// Creates one of the tables that belong to all outboxes of a schema, unless it exists.
+    CreateBeside(&'static str),
+    /// Drops the index of the table's [`Origin`].
+    DropOldIndex,
     /// The catalog does not show whether the statement has run, so it must be possible to run it twice.
     Unknown,
 }
 
 impl<'a> Effect<'a> {
-    fn new(statement: &'a str) -> Self {
+    pub(super) fn new(statement: &'a str) -> Self {
         let index = |word: &'a str| {
+            let word = word.strip_prefix("{schema}").unwrap_or(word);
             let index = word.strip_prefix("{index:").and_then(|word| word.strip_suffix('}'));
             index.unwrap_or_default()
+        };
+        let beside = |placeholder: &str| {
+            let known = BESIDE.iter().find(|(of_table, _)| *of_table == placeholder);
+            known.map_or(Self::Unknown, |(_, name)| Self::CreateBeside(name))
         };
         let words: Vec<&str> = statement.split_whitespace().take(6).collect();
         match words.as_slice() {
             ["CREATE", "TABLE", "{table}", ..] => Self::CreateTable,
+            ["CREATE", "TABLE", "IF", "NOT", "EXISTS", name] => beside(name),
             ["ALTER", "TABLE", "{table}", "ADD", "COLUMN", name, ..] => Self::AddColumn(name),
             ["ALTER", "TABLE", "{table}", "DROP", "COLUMN", name, ..] => Self::DropColumn(name),
             ["CREATE", "INDEX", name, ..] | ["CREATE", "UNIQUE", "INDEX", name, ..] => {
                 Self::CreateIndex(index(name))
             }
+            ["DROP", "INDEX", OLD_INDEX | "{old_index}", ..] => Self::DropOldIndex,
             ["DROP", "INDEX", name, ..] => Self::DropIndex(index(name)),
             _ => Self::Unknown,
         }
     }
 
-    fn is_about_columns(self) -> bool {
-        matches!(self, Self::CreateTable | Self::AddColumn(_) | Self::DropColumn(_))
+    /// Returns whether the database shows the effect. Whether the table is there depends on the migrations.
+    pub(super) fn is_there(self, table: &Table, found: &Found) -> bool {
+        match self {
+            Self::AddColumn(name) => found.columns.contains(name),
+            Self::DropColumn(name) => !found.columns.contains(name),
+            Self::CreateIndex(name) => found.indexes.contains(&table.derived(name)),
+            Self::DropIndex(name) => !found.indexes.contains(&table.derived(name)),
+            Self::CreateBeside(name) => found.beside.contains(name),
+            Self::DropOldIndex => !found.indexes.contains(OLD_INDEX),
+            Self::CreateTable | Self::Unknown => false,
+        }
+    }
+
+    /// Returns whether no program works without the effect. An index may have been replaced on purpose, and `doctor`
+    /// reports it.
+    fn is_indispensable(self) -> bool {
+        match self {
+            Self::CreateTable
+            | Self::AddColumn(_)
+            | Self::DropColumn(_)
+            | Self::CreateBeside(_) => true,
+            Self::CreateIndex(_) | Self::DropIndex(_) | Self::DropOldIndex | Self::Unknown => false,
+        }
     }
 }
 
@@ -93,10 +139,16 @@ pub(super) struct Found {
     pub(super) no_versions: bool,
     /// Whether the table of the versions lacks the column `min_code`.
     pub(super) no_min_code: bool,
+    /// Whether the table of the versions lacks the column `ordered`.
+    pub(super) no_record: bool,
     /// The columns of the table.
     pub(super) columns: HashSet<String>,
     /// The indexes of the table.
     pub(super) indexes: HashSet<String>,
+    /// The tables of [`BESIDE`] that exist.
+    pub(super) beside: HashSet<&'static str>,
+    /// Those of which the database does not tell this user whether they exist.
+    pub(super) concealed: HashSet<&'static str>,
 }
 
 /// A statement to run.
@@ -124,38 +176,81 @@ impl Migrations {
         NAMES.iter().copied().filter(|column| !added(column)).collect()
     }
 
+    fn has_first_columns(&self, found: &Found) -> bool {
+        self.first_columns().iter().all(|column| found.columns.contains(*column))
+    }
+
+    /// Returns whether the table is of another origin, and can become an outbox table.
+    pub(super) fn is_adoptable(&self, table: &Table, found: &Found) -> bool {
+        self.origin.as_ref().is_some_and(|origin| origin.is_of(table, found))
+    }
+
+    /// Returns the columns that an existing table lacks to be an outbox table; empty if it is one, can become one, or
+    /// does not exist.
+    pub(super) fn lacking(&self, table: &Table, found: &Found) -> Vec<String> {
+        if found.columns.is_empty() || self.is_adoptable(table, found) {
+            return Vec::new();
+        }
+        let lacking =
+            self.first_columns().into_iter().filter(|name| !found.columns.contains(*name));
+        lacking.map(str::to_owned).collect()
+    }
+
     /// Returns the latest version whose effects are all there. Indexes of the first version do not count: a table
     /// that was created manually may have others.
     pub(super) fn visible(&self, table: &Table, found: &Found) -> i64 {
-        let is_complete =
-            |(step, version): &(&Step, i64)| self.missing(step, *version, table, found).is_empty();
+        let is_complete = |(step, version): &(&Step, i64)| {
+            self.missing(step, *version, table, found, &[]).is_empty()
+        };
         self.steps.iter().zip(1..).take_while(is_complete).count() as i64
     }
 
-    /// Returns the statements of a step whose effects are not there.
-    fn missing(&self, step: &Step, version: i64, table: &Table, found: &Found) -> Vec<String> {
-        let is_there = |effect: Effect<'_>| match effect {
-            Effect::CreateTable => {
-                self.first_columns().iter().all(|column| found.columns.contains(*column))
-            }
-            Effect::AddColumn(name) => found.columns.contains(name),
-            Effect::DropColumn(name) => !found.columns.contains(name),
-            Effect::CreateIndex(name) => found.indexes.contains(&table.derived(name)),
-            Effect::DropIndex(name) => !found.indexes.contains(&table.derived(name)),
-            Effect::Unknown => false,
-        };
+    /// Returns the statements of a step that has no version, and whose effects are not there.
+    pub(super) fn missing_of(step: &Step, table: &Table, found: &Found) -> Vec<String> {
+        let mut statements = step.statements();
+        statements.retain(|statement| !Effect::new(statement).is_there(table, found));
+        statements
+    }
+
+    /// Returns the statements of a step whose effects are not there, or not after `earlier` statements.
+    fn missing(
+        &self,
+        step: &Step,
+        version: i64,
+        table: &Table,
+        found: &Found,
+        earlier: &[Planned],
+    ) -> Vec<String> {
         let mut statements = step.statements();
         if version == 1 {
             // All or nothing: a table with other columns is not an outbox table, and must not be changed.
-            return if is_there(Effect::CreateTable) { Vec::new() } else { statements };
+            return match &self.origin {
+                _ if self.has_first_columns(found) => Vec::new(),
+                Some(origin) if origin.is_of(table, found) => origin.unfinished(table, found),
+                _ => statements,
+            };
         }
         let is_recorded = found.version.is_some_and(|recorded| recorded >= version);
         statements.retain(|statement| {
             let effect = Effect::new(statement);
-            // Where the step is recorded, only columns are compared: an index may have been replaced on purpose,
-            // and `doctor` reports it.
-            !is_there(effect) && (!is_recorded || effect.is_about_columns())
+            let is_undone = match effect {
+                Effect::DropIndex(name) => {
+                    let index = format!("{{index:{name}}}");
+                    earlier.iter().any(|planned| planned.template.contains(&index))
+                }
+                _ => false,
+            };
+            let is_there = effect.is_there(table, found) && !is_undone;
+            !is_there && (!is_recorded || effect.is_indispensable())
         });
+        // If everything else has run, tables that this user may not see exist as well.
+        let is_concealed = |statement: &String| match Effect::new(statement) {
+            Effect::CreateBeside(name) => found.concealed.contains(name),
+            _ => false,
+        };
+        if statements.iter().all(is_concealed) {
+            return Vec::new();
+        }
         statements
     }
 
@@ -171,7 +266,11 @@ impl Migrations {
                 Effect::DropColumn(name) => drop(found.columns.remove(name)),
                 Effect::CreateIndex(name) => drop(found.indexes.insert(table.derived(name))),
                 Effect::DropIndex(name) => drop(found.indexes.remove(&table.derived(name))),
-                Effect::CreateTable | Effect::Unknown => {}
+                Effect::CreateBeside(name) => drop(found.beside.insert(name)),
+                Effect::CreateTable => found
+                    .indexes
+                    .extend(indexes(&statement).into_iter().map(|name| table.derived(name))),
+                Effect::DropOldIndex | Effect::Unknown => {}
             }
         }
         found
@@ -180,20 +279,21 @@ impl Migrations {
     /// Plans the statements that lead to the latest version.
     pub(super) fn plan(&self, table: &Table, found: &Found) -> Vec<Planned> {
         let versions = table.beside("outbox_schema");
-        let exists = self.visible(table, found) > 0;
+        let is_adoptable = self.is_adoptable(table, found);
+        let exists = is_adoptable || self.visible(table, found) > 0;
         let mut recorded = found.version;
         let mut planned = Vec::new();
         for (step, version) in self.steps.iter().zip(1..) {
             let is_recorded = recorded.is_some_and(|recorded| recorded >= version);
             let doing = match version {
+                1 if is_adoptable => format!("adopting table `{table}`"),
                 1 => format!("creating table `{table}` and its indexes"),
                 _ => format!("running migration {version}"),
             };
-            let statements = self.missing(step, version, table, found);
-            planned.extend(statements.into_iter().map(|template| Planned {
-                doing: doing.clone(),
-                template,
-                alters: exists,
+            let statements = self.missing(step, version, table, found, &planned);
+            planned.extend(statements.into_iter().map(|template| {
+                let alters = exists && !matches!(Effect::new(&template), Effect::CreateBeside(_));
+                Planned { doing: doing.clone(), template, alters }
             }));
             if is_recorded {
                 continue;
@@ -250,114 +350,4 @@ pub(super) fn print(dialect: &Dialect, table: &Table, planned: &[Planned]) -> St
 }
 
 #[cfg(all(test, feature = "sqlite"))]
-mod tests {
-    use super::*;
-    use crate::store::sqlite;
-
-    const MIGRATIONS: &Migrations = &sqlite::DIALECT.migrations;
-
-    /// The real steps, and then two that are only about indexes.
-    const WITH_INDEXES: Migrations = Migrations {
-        steps: &[
-            Step { sql: include_str!("sqlite/0001_create.sql"), min_code: 1 },
-            Step { sql: include_str!("sqlite/0002_subscription.sql"), min_code: 1 },
-            Step { sql: "CREATE INDEX {index:tenant} ON {name} (tenant_id);", min_code: 1 },
-            Step { sql: "-- A comment; with a semicolon.\nDROP INDEX {index:purge};", min_code: 3 },
-        ],
-        ..sqlite::DIALECT.migrations
-    };
-
-    fn templates(migrations: &Migrations, found: &Found) -> Vec<String> {
-        let planned = migrations.plan(&Table::default(), found);
-        planned.into_iter().map(|planned| planned.template).collect()
-    }
-
-    fn set(version: i64) -> String {
-        record(version, 1, true)
-    }
-
-    #[test]
-    fn every_embedded_statement_has_a_known_effect() {
-        let all: &[&Migrations] = &[
-            MIGRATIONS,
-            #[cfg(feature = "postgres")]
-            &crate::store::postgres::DIALECT.migrations,
-            #[cfg(feature = "mysql")]
-            &crate::store::mysql::DIALECT.migrations,
-        ];
-        for migrations in all {
-            for statement in migrations.steps.iter().flat_map(Step::statements) {
-                assert_ne!(Effect::new(&statement), Effect::Unknown, "{statement}");
-            }
-            assert_eq!(migrations.latest(), MIGRATIONS.latest());
-            assert_eq!(migrations.first_columns(), MIGRATIONS.first_columns());
-            assert!(migrations.steps.is_sorted_by_key(|step| step.min_code));
-        }
-        assert_eq!(MIGRATIONS.first_columns().len() + 3, NAMES.len());
-    }
-
-    #[test]
-    fn an_up_to_date_table_needs_nothing() {
-        let table = Table::default();
-        for migrations in [MIGRATIONS, &WITH_INDEXES] {
-            let found = migrations.at(&table, migrations.latest());
-            assert_eq!(migrations.plan(&table, &found), []);
-            assert_eq!(migrations.visible(&table, &found), migrations.latest());
-        }
-    }
-
-    #[test]
-    fn a_step_that_failed_half_way_is_completed() {
-        let table = Table::default();
-        let mut found = MIGRATIONS.at(&table, 1);
-        found.no_min_code = false;
-        found.columns.insert("subscription".to_owned());
-        found.columns.insert("history".to_owned());
-        let expected = "ALTER TABLE {table} ADD COLUMN version INTEGER NOT NULL DEFAULT 1";
-        assert_eq!(templates(MIGRATIONS, &found), [expected.to_owned(), set(2)]);
-        found.columns.insert("version".to_owned());
-        assert_eq!(templates(MIGRATIONS, &found), [set(2)], "only the version is not recorded");
-    }
-
-    #[test]
-    fn a_step_that_is_only_about_indexes_is_recognised() {
-        let table = Table::default();
-        let mut found = WITH_INDEXES.at(&table, 2);
-        let create = "CREATE INDEX {index:tenant} ON {name} (tenant_id)".to_owned();
-        let remove = "DROP INDEX {index:purge}".to_owned();
-        let last = record(4, 3, true);
-        assert_eq!(
-            templates(&WITH_INDEXES, &found),
-            [create, set(3), remove.clone(), last.clone()]
-        );
-        found.indexes.insert(table.derived("tenant"));
-        let expected = [set(3), remove, last.clone()];
-        assert_eq!(templates(&WITH_INDEXES, &found), expected, "it has run");
-        found.indexes.remove(&table.derived("purge"));
-        assert_eq!(templates(&WITH_INDEXES, &found), [set(3), last]);
-        // Without a recorded version, the indexes show it.
-        found.version = None;
-        assert_eq!(WITH_INDEXES.visible(&table, &found), 4);
-        found.indexes.remove(&table.derived("tenant"));
-        assert_eq!(WITH_INDEXES.visible(&table, &found), 2);
-        // With one, it is believed.
-        found.version = Some(4);
-        assert_eq!(WITH_INDEXES.plan(&table, &found), []);
-    }
-
-    #[test]
-    fn a_column_that_is_missing_is_added_whatever_is_recorded() {
-        let table = Table::default();
-        let mut found = MIGRATIONS.at(&table, 2);
-        found.columns.remove("history");
-        assert_eq!(templates(MIGRATIONS, &found), ["ALTER TABLE {table} ADD COLUMN history TEXT"]);
-        assert_eq!(MIGRATIONS.visible(&table, &found), 1);
-    }
-
-    #[test]
-    fn a_table_that_is_not_an_outbox_is_not_changed() {
-        let found = Found { columns: HashSet::from(["event_id".to_owned()]), ..Found::default() };
-        let planned = templates(MIGRATIONS, &found);
-        assert!(planned[0].starts_with("CREATE TABLE {table}"), "it fails: {planned:?}");
-    }
-}
+mod tests;

@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use outbox::config::Mode;
-use outbox::listener::{Delivery, ListenerOptions, ListenerRegistry};
+use outbox::listener::{Delivery, ForwardFilter, ListenerOptions, ListenerRegistry};
 use outbox::{Config, Outbox, Outcome, Tx};
-use outbox_tests::{IN_TX, LedgerEntry, Log, LoseTransaction, PLAIN, uptime};
+use outbox_tests::{AUDIT, BILLING, IN_TX, LedgerEntry, Log, LoseTransaction, PLAIN, uptime};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, MySql, Pool, Postgres, SqlSafeStr, Sqlite};
@@ -63,9 +63,9 @@ async fn main() {
     let options = Options(options);
     let file = OpenOptions::new().append(true).create(true).open(file).expect("the ledger");
     match database.as_str() {
-        "postgres" => run::<Postgres>(url, name, file, options).await,
-        "mysql" => run::<MySql>(url, name, file, options).await,
-        "sqlite" => run::<Sqlite>(url, name, file, options).await,
+        "postgres" => Box::pin(run::<Postgres>(url, name, file, options)).await,
+        "mysql" => Box::pin(run::<MySql>(url, name, file, options)).await,
+        "sqlite" => Box::pin(run::<Sqlite>(url, name, file, options)).await,
         other => panic!("unknown database {other}"),
     }
 }
@@ -81,7 +81,9 @@ async fn run<DB: LoseTransaction>(url: &str, name: &str, file: File, options: Op
         .map(|number| {
             let random = StdRng::seed_from_u64(options.get("seed") * 100 + number);
             let number = u32::try_from(options.get("node") * 10 + number).unwrap();
-            let writer = Writer { outbox: outbox.clone(), pool: pool.clone(), number, random };
+            let (outbox, pool, raw_rows) =
+                (outbox.clone(), pool.clone(), options.get("fan_out") == 1);
+            let writer = Writer { outbox, pool, number, random, raw_rows };
             tokio::spawn(writer.write(options.millis("write_interval_ms"), Arc::clone(&quiet)))
         })
         .collect();
@@ -115,6 +117,7 @@ async fn start<DB: LoseTransaction>(pool: &Pool<DB>, file: File, options: &Optio
     config.notify = DB::SHORT_NAME == "postgres";
     let listener = Listener {
         file: Arc::new(file),
+        subscription: "",
         node: options.get("node"),
         failing: options.get("failing"),
     };
@@ -142,6 +145,10 @@ async fn start<DB: LoseTransaction>(pool: &Pool<DB>, file: File, options: &Optio
                     })
                 },
             );
+        let listeners = match options.get("fan_out") {
+            0 => listeners,
+            _ => listener.with_subscriptions(listeners),
+        };
         let builder = outbox::builder(pool.clone()).config(config.clone()).listeners(listeners);
         match builder.start().await {
             Ok(outbox) => return outbox,
@@ -150,20 +157,38 @@ async fn start<DB: LoseTransaction>(pool: &Pool<DB>, file: File, options: &Optio
     }
 }
 
-/// The listener of both event types.
+/// The listener of both event types, or a subscription.
 #[derive(Clone)]
 struct Listener {
     file: Arc<File>,
+    subscription: &'static str,
     node: u64,
     /// Number of failing calls per thousand.
     failing: u64,
 }
 
 impl Listener {
+    /// Adds two more recipients of the plain events, one of them also of the others.
+    fn with_subscriptions(&self, registry: ListenerRegistry) -> ListenerRegistry {
+        let billing = Self { subscription: BILLING, ..self.clone() };
+        let audit = Self { subscription: AUDIT, ..self.clone() };
+        let options = ListenerOptions::new().name(BILLING);
+        registry
+            .register_with(options, "Order", PLAIN, move |delivery: Delivery| {
+                let listener = billing.clone();
+                async move { listener.call(&delivery).await }
+            })
+            .forward(AUDIT, ForwardFilter::all(), move |delivery: Delivery| {
+                let listener = audit.clone();
+                async move { listener.call(&delivery).await }
+            })
+    }
+
     /// The entry is complete before the call, so that it is written as one line, completely or not at all.
     async fn call(&self, delivery: &Delivery) -> Result<(), &'static str> {
         let entry = LedgerEntry {
             event_id: delivery.envelope().event_id().to_string(),
+            subscription: self.subscription.to_owned(),
             node: self.node,
             at: uptime(),
             attempts: delivery.attempts(),

@@ -23,6 +23,8 @@ pub(crate) struct Writer<DB: LoseTransaction> {
     pub(crate) pool: Pool<DB>,
     pub(crate) number: u32,
     pub(crate) random: StdRng,
+    /// Whether some transactions insert rows with SQL, which a relay expands.
+    pub(crate) raw_rows: bool,
 }
 
 impl<DB: LoseTransaction> Writer<DB> {
@@ -53,6 +55,7 @@ impl<DB: LoseTransaction> Writer<DB> {
             23..26 => self.lost_transaction(&events).await,
             26..33 => self.with_savepoint(&events).await,
             33..45 => self.foreign(&events).await,
+            45..60 if self.raw_rows => self.raw(&events).await,
             _ => self.committed(&events).await,
         }
     }
@@ -119,6 +122,23 @@ impl<DB: LoseTransaction> Writer<DB> {
                 _ => drop(savepoint),
             }
         }
+        Ok(tx.commit().await?)
+    }
+
+    /// Inserts rows without a recipient, as another program does.
+    async fn raw(&self, events: &[EventEnvelope]) -> TxResult {
+        let values = events.iter().map(|event| {
+            let (id, name, now) = (event.event_id(), event.event_type(), DB::NOW);
+            format!("('{id}', '{name}', 'Order', '{{}}', {now}, {now})")
+        });
+        let sql = format!(
+            "INSERT INTO outbox_event (event_id, event_type, aggregate_type, payload, available_at, created_at) \
+             VALUES {}",
+            values.collect::<Vec<_>>().join(", ")
+        );
+        let mut tx = self.outbox.begin().await?;
+        business::<DB>(&mut tx, events).await?;
+        DB::run(&mut tx, AssertSqlSafe(sql).into_sql_str()).await?;
         Ok(tx.commit().await?)
     }
 

@@ -1,4 +1,4 @@
-//@ error at: mut
+//@ error at: Mailer
 #![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};

@@ -16,6 +16,6 @@ enum OrderEvent {
 }
 
 #[listener(event = OrderEvent::Placed { order_id, .. })]
-async fn on_placed(order_id: String, total_cents: u64) {}
+async fn on_placed(order_id: u64, total_cents: u64) {}
 
 fn main() {}

@@ -1,4 +1,4 @@
-//@ error at: &
+//@ error at: Tx<
 #![allow(unused)]
 
 use outbox::{AggregateType, EventType, Tx, listener};

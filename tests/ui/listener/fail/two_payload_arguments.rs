@@ -1,4 +1,4 @@
-//@ error at: u64
+//@ error at: OrderEvent
 #![allow(unused)]
 
 use outbox::{AggregateType, EventType, listener};
@@ -16,6 +16,6 @@ enum OrderEvent {
 }
 
 #[listener(event = OrderEvent::Moved)]
-async fn on_moved(from: String, to: u64) {}
+async fn on_moved(moved: (u64, u64), event: OrderEvent) {}
 
 fn main() {}

@@ -1,0 +1,21 @@
+//@ error at: u32
+#![allow(unused)]
+
+use outbox::{AggregateType, EventType, listener};
+
+#[derive(AggregateType)]
+struct Order;
+
+#[derive(EventType)]
+#[outbox(aggregate = Order)]
+enum OrderEvent {
+    Placed { order_id: u64, total_cents: u64 },
+    Paid(String),
+    Moved(u64, u64),
+    Cancelled,
+}
+
+#[listener(aggregate = Order, event = "Charged")]
+async fn on_charged(cents: String, limit: u32) {}
+
+fn main() {}

@@ -1,0 +1,24 @@
+//@ error at: Mailer
+#![allow(unused)]
+
+use outbox::{AggregateType, EventType, listener};
+
+#[derive(AggregateType)]
+struct Order;
+
+#[derive(EventType)]
+#[outbox(aggregate = Order)]
+enum OrderEvent {
+    Placed { order_id: u64, total_cents: u64 },
+    Paid(String),
+    Moved(u64, u64),
+    Cancelled,
+}
+
+struct Mailer;
+struct Printer;
+
+#[listener(event = OrderEvent::Paid)]
+async fn on_paid(mailer: Mailer, paid: String, printer: Printer) {}
+
+fn main() {}

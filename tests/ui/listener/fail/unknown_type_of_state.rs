@@ -1,0 +1,22 @@
+//@ error at: Mailr
+//@ errors: 2, because rustc suggests a type parameter only where the function has the type
+#![allow(unused)]
+
+use outbox::{AggregateType, EventType, State, listener};
+
+#[derive(AggregateType)]
+struct Order;
+
+#[derive(EventType)]
+#[outbox(aggregate = Order)]
+enum OrderEvent {
+    Placed { order_id: u64, total_cents: u64 },
+    Paid(String),
+    Moved(u64, u64),
+    Cancelled,
+}
+
+#[listener(event = OrderEvent::Paid)]
+async fn on_paid(paid: String, mailer: State<Mailr>) {}
+
+fn main() {}

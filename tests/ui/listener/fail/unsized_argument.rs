@@ -1,0 +1,23 @@
+//@ error at: Path
+#![allow(unused)]
+
+use outbox::{AggregateType, EventType, listener};
+
+#[derive(AggregateType)]
+struct Order;
+
+#[derive(EventType)]
+#[outbox(aggregate = Order)]
+enum OrderEvent {
+    Placed { order_id: u64, total_cents: u64 },
+    Paid(String),
+    Moved(u64, u64),
+    Cancelled,
+}
+
+use std::path::Path;
+
+#[listener(event = OrderEvent::Paid)]
+async fn on_paid(paid: &Path) {}
+
+fn main() {}
