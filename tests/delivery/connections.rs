@@ -117,7 +117,7 @@ async fn warnings<DB: TestDatabase>(url: &str, connections: u32) -> Vec<String> 
 async fn exceeding_the_servers_connection_limit_is_logged<DB: TestDatabase>(db: Fresh<DB>) {
     assert_eq!(warnings::<DB>(&db.url(), 10).await, Vec::<String>::new());
     let warned = warnings::<DB>(&db.url(), 100_000).await.join("");
-    let figures = "100004 connections (100000 of the application's pool and 4 of the relay)";
+    let figures = "100005 connections (100000 of the application's pool and 5 of the relay)";
     assert!(warned.contains(figures), "{warned}");
     assert!(warned.contains("give the pool fewer (`PoolOptions::max_connections`)"), "{warned}");
 }
@@ -137,8 +137,8 @@ async fn exceeding_the_users_connection_limit_is_logged<DB: TestDatabase>(db: Fr
     let url = db.url();
     let (server, place) = url.rsplit_once('@').unwrap();
     let url = format!("{}://{user}@{place}", server.split(':').next().unwrap());
-    assert_eq!(warnings::<DB>(&url, 8).await, Vec::<String>::new());
-    let warned = warnings::<DB>(&url, 9).await.join("");
+    assert_eq!(warnings::<DB>(&url, 7).await, Vec::<String>::new());
+    let warned = warnings::<DB>(&url, 8).await.join("");
     assert!(warned.contains("may open 13 connections"), "{warned}");
     assert!(warned.contains("the server permits 12, to all processes together"), "{warned}");
 }

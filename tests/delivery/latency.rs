@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use outbox::EventEnvelope;
+use outbox::listener::{Delivery, ListenerOptions};
 use outbox_tests::{CallLog, Fresh, Proxy, TestDatabase, event};
 use sqlx::Postgres;
 use sqlx::pool::PoolOptions;
@@ -20,11 +21,13 @@ async fn slow_claims_do_not_delay_the_next_due_event() {
     let (received, proxy) = (CallLog::default(), Proxy::before(&db.url()).await);
     let options = Postgres::named(proxy.url(), db.name());
     let pool = PoolOptions::<Postgres>::new().connect_with(options).await.unwrap();
-    let builder =
-        outbox::builder(pool).listeners(recording_listeners(&received)).poll_interval(HOUR);
+    // With a name, the registrations are read every two seconds, over the same network.
+    let named = ListenerOptions::new().name("audit");
+    let listeners = recording_listeners(&received);
+    let listeners = listeners.register_with(named, "Order", "Audited", |_: Delivery| async {});
+    let builder = outbox::builder(pool).listeners(listeners).poll_interval(HOUR);
     let outbox = builder.start().await.unwrap();
     wait_until_idle(&outbox).await;
-    // It ends before the registrations are read again, on the connection of the poller.
     let delay = Duration::from_secs(6);
     let delayed =
         EventEnvelope::builder("A").aggregate_type("Order").payload_json("{}").deliver_after(delay);

@@ -124,7 +124,7 @@ impl<DB: Backend> Base<DB> {
         };
         let mut parts = Parts::new(self, builder, listeners, relay_store, shares_pool);
         let poller = Arc::new(parts.poller());
-        let registrar = parts.registrar(&poller.store);
+        let registrar = parts.registrar();
         registrar.start().await;
         parts.take_lock().await?;
         Ok(parts.start(registration, registrar, poller))
@@ -204,7 +204,7 @@ impl<DB: Backend> Parts<DB> {
         Ok(())
     }
 
-    fn registrar(&self, store: &Store<DB>) -> Arc<Registrar<DB>> {
+    fn registrar(&self) -> Arc<Registrar<DB>> {
         let node = NodeParts {
             owner: Arc::clone(&self.owner),
             mode: self.base.config.mode,
@@ -212,7 +212,7 @@ impl<DB: Backend> Parts<DB> {
             listeners: Arc::clone(&self.listeners),
             wake: Arc::clone(&self.wake),
         };
-        self.base.registrar(store, &self.listeners, Some(node))
+        self.base.registrar(&self.sticky_store(), &self.listeners, Some(node))
     }
 
     fn start(
@@ -226,7 +226,8 @@ impl<DB: Backend> Parts<DB> {
         let writer = self.writer();
         let dispatcher = Arc::new(self.dispatcher(&writer));
         let recorder = Arc::new(self.recorder());
-        let keepers = self.start_keepers(&recorder, &poller);
+        let sticky = [&recorder.store, &poller.store, &registrar.store].map(Store::clone);
+        let keepers = self.start_keepers(&recorder, sticky.into());
         let workers = self.start_workers(&dispatcher);
         let sources = self.start_sources(&poller);
         sources.start(RegistrarLoop::new(Arc::clone(&registrar)));
@@ -380,13 +381,12 @@ impl<DB: Backend> Parts<DB> {
     }
 
     /// Starts the loops that must go on until the last listener has ended.
-    fn start_keepers(&self, recorder: &Arc<Recorder<DB>>, poller: &Arc<Poller<DB>>) -> Services {
+    fn start_keepers(&self, recorder: &Arc<Recorder<DB>>, sticky: Vec<Store<DB>>) -> Services {
         let keepers = self.base.services();
         keepers.start(RecordLoop::new(Arc::clone(recorder)));
         keepers.start(self.renewer());
         let (inflight, listeners) = (Arc::clone(&self.inflight), Arc::clone(&self.listeners));
         keepers.start(Gauges::new(inflight, listeners, Arc::clone(&self.base.meter)));
-        let sticky = vec![recorder.store.clone(), poller.store.clone()];
         keepers.start_if(StickyConnections::new(sticky));
         keepers
     }

@@ -2,8 +2,8 @@
 
 use super::{Config, Mode, Relay};
 
-/// The poller and the recorder keep one connection each; lease renewal, purge and sampler share two.
-const POOLED: u32 = 4;
+/// The poller, the recorder and the registrar keep one connection each; lease renewal, purge and sampler share two.
+const POOLED: u32 = 5;
 
 /// With `notify`, one more connection sends notifications.
 const NOTIFYING: u32 = 1;
@@ -47,11 +47,11 @@ impl Config {
     /// Returns the maximum number of connections that the relay of one process opens to the database.
     ///
     /// They come in addition to the application's pool, so that a busy application cannot starve the relay. The server
-    /// must permit both, for each process and each outbox in it: ten processes with a pool of 10 need 140 connections
+    /// must permit both, for each process and each outbox in it: ten processes with a pool of 10 need 150 connections
     /// (`max_connections` on PostgreSQL and MySQL).
     ///
-    /// The poller and the recorder keep one connection each; renewals of leases, the purge and the statistics share
-    /// two. With [`notify`](Self::notify), one more sends notifications and one waits for them. With
+    /// The poller, the recorder and the part that reads the subscriptions keep one connection each; renewals of
+    /// leases, the purge and the statistics share two. With [`notify`](Self::notify), one more sends notifications and one waits for them. With
     /// [`Relay::SingleActive`], one more keeps the lock of the active process, also in those that stand by. There are
     /// none in the mode [`WriterOnly`](Mode::WriterOnly), and none on a SQLite database in memory, which has only one connection.
     /// This method does not know the database, and returns the usual number for the latter.
@@ -61,11 +61,11 @@ impl Config {
     /// use outbox::config::{Mode, Relay};
     ///
     /// let mut config = Config::default();
-    /// assert_eq!(config.relay_connections(), 4);
+    /// assert_eq!(config.relay_connections(), 5);
     /// config.notify = true;
-    /// assert_eq!(config.relay_connections(), 6);
-    /// config.relay = Relay::SingleActive;
     /// assert_eq!(config.relay_connections(), 7);
+    /// config.relay = Relay::SingleActive;
+    /// assert_eq!(config.relay_connections(), 8);
     /// config.mode = Mode::WriterOnly;
     /// assert_eq!(config.relay_connections(), 0);
     /// ```

@@ -26,8 +26,7 @@ const BEAT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Registers, and reads what others have registered.
 pub(super) struct Registrar<DB: Backend> {
-    /// In a relay that of the poller, whose connection it may use: most of the time neither does anything, and a
-    /// connection of its own would cost an idle node more statements. If both need it, one uses another of the pool.
+    /// In a relay with a connection of its own: a read on a slow network must not delay a claim.
     pub(super) store: Store<DB>,
     pub(super) recipients: Arc<Recipients>,
     /// `None` in a process that only writes.

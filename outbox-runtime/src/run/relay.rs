@@ -145,6 +145,7 @@ impl<DB: Backend> Relay<DB> {
         let _ = timeout_at(step(CLOSING_STEPS), Box::pin(self.registrar.leave())).await;
         self.recorder.store.release_connection();
         self.poller.store.release_connection();
+        self.registrar.store.release_connection();
         if let Some(pool) = &self.own_pool {
             // A connection may be half open.
             let _ = timeout_at(step(CLOSING_STEPS), pool.close()).await;
