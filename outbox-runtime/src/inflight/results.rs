@@ -21,6 +21,8 @@ pub(super) struct Results {
     locked_until: Option<Instant>,
     /// How many the recorder is writing now.
     sending: usize,
+    /// Whether the last batch could not be written.
+    failed: bool,
 }
 
 /// A verdict before it has a token: which one, is known when it is sent.
@@ -47,6 +49,13 @@ impl Results {
     /// Adds a verdict. `attempts_before` is the number of failed attempts when it was decided.
     pub(super) fn push(&mut self, sequence: i64, verdict: Verdict, attempts_before: u32) {
         self.ready.push_back(PendingVerdict { sequence, verdict, attempts_before, sent: None });
+    }
+
+    /// Returns what to do about locked rows. A batch that was not written may have waited for one of them, for as long
+    /// as a statement may take. While it waits, it locks its other rows, so that their leases cannot be renewed: that
+    /// must not happen twice.
+    fn on_locked_rows(&self) -> LockedRows {
+        if self.failed || !self.locked.is_empty() { LockedRows::Skip } else { LockedRows::Wait }
     }
 
     /// Returns the number of verdicts that are not durable yet.
@@ -165,8 +174,7 @@ impl InFlight {
 
     /// Takes up to `most` verdicts to be written. They come back if the guard is dropped.
     pub(crate) fn borrow_results(&self, most: usize) -> BorrowedResults<'_> {
-        let has_locked = !self.lock().results.locked.is_empty();
-        let locked = if has_locked { LockedRows::Skip } else { LockedRows::Wait };
+        let locked = self.lock().results.on_locked_rows();
         BorrowedResults { inflight: self, batch: self.take_results(most), locked }
     }
 
@@ -201,6 +209,7 @@ impl InFlight {
     /// The settlements could not be written; they are sent again later.
     pub(crate) fn put_back(&self, batch: Vec<Settlement>) {
         let mut state = self.lock();
+        state.results.failed = true;
         state.results.sending = state.results.sending.saturating_sub(batch.len());
         for settlement in batch.into_iter().rev() {
             state.results.ready.push_front(PendingVerdict::sent(settlement));
@@ -216,6 +225,7 @@ impl InFlight {
         let stale: HashSet<i64> = stale.iter().copied().collect();
         let mut recorded = Recorded::default();
         let mut state = self.lock();
+        state.results.failed = false;
         state.results.sending = state.results.sending.saturating_sub(batch.len());
         for settlement in batch {
             let is_stale = stale.contains(&settlement.sequence);
