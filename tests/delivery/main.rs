@@ -20,6 +20,7 @@ mod due_time;
 mod exactly_once;
 mod fairness;
 mod foreign_rows;
+mod forgotten_transaction;
 mod full_scan;
 mod group;
 mod harness;

@@ -109,7 +109,7 @@ impl<DB: Backend> Store<DB> {
             return Ok(guard(connection, since));
         }
         self.follow_application();
-        let mut guard = guard(self.pool.acquire().await?, Instant::now());
+        let mut guard = guard(self.acquire_clean().await?, Instant::now());
         if let Some(setup) = self.session_setup() {
             DB::run(guard.connection(), setup.clone()).await?;
         }

@@ -55,6 +55,7 @@ mod restore_order;
 mod rights;
 mod row;
 pub(crate) mod run;
+mod run_to_end;
 mod schema;
 mod server;
 mod session;

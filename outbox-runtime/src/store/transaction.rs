@@ -11,10 +11,10 @@ use std::time::Duration;
 use sqlx::pool::PoolConnection;
 use sqlx::{Connection, SqlSafeStr, SqlStr, Transaction};
 use sqlx_core::transaction::TransactionManager;
-use tokio::runtime::Handle;
 
 use super::dialect::OpenTransaction;
 use super::insert::NewRow;
+use super::run_to_end::RunToEnd;
 use super::writer_lock::WriterGuard;
 use super::{Backend, DatabaseErrorKind, Store, fault_point};
 use crate::Error;
@@ -37,29 +37,29 @@ impl<DB: Backend> Store<DB> {
     pub(crate) async fn begin_tx(
         &self,
         purpose: Purpose,
-    ) -> Result<(WriterGuard, Transaction<'static, DB>), Error> {
+    ) -> Result<(Transaction<'static, DB>, WriterGuard), Error> {
         let failed = || Error::database("beginning a transaction");
         let guard = self.acquire_writer().await?;
-        let connection = self.pool.acquire().await.map_err(failed())?;
-        let begun = fault_point!(self, Begin => self.begin_to_its_end(connection, purpose).await);
-        Ok((guard, begun.map_err(failed())?))
+        let connection = self.acquire_clean().await.map_err(failed())?;
+        let store = self.clone();
+        let begin = async move { Ok((store.begin_prepared(connection, purpose).await?, guard)) };
+        let begun = fault_point!(self, Begin => RunToEnd::new(begin).await);
+        begun.map_err(failed())
     }
 
-    /// Begins a transaction. On a server that is a task of its own, so that it completes even if the caller is
-    /// dropped: sqlx does not know of a BEGIN that was cancelled, and the next statement on that connection would be
-    /// part of a transaction that is never ended.
-    #[expect(clippy::disallowed_methods, reason = "the BEGIN must outlive its caller")]
-    async fn begin_to_its_end(
-        &self,
-        connection: PoolConnection<DB>,
-        purpose: Purpose,
-    ) -> sqlx::Result<Transaction<'static, DB>> {
-        if !DB::DIALECT.remote {
-            return self.begin_on(connection, purpose).await;
+    /// Returns a connection of the pool on which no transaction is open.
+    ///
+    /// SQLite ends a transaction by itself if its COMMIT fails. If the future of that COMMIT was dropped, or the ROLLBACK
+    /// that follows fails, sqlx goes on counting it: BEGIN becomes a savepoint, whose rollback leaves a transaction open,
+    /// in which the next user of the connection would see rows that are never committed.
+    pub(super) async fn acquire_clean(&self) -> sqlx::Result<PoolConnection<DB>> {
+        loop {
+            let mut connection = self.pool.acquire().await?;
+            if self.roll_back(&mut connection).await {
+                return Ok(connection);
+            }
+            connection.close_on_drop();
         }
-        let store = self.clone();
-        let begin = async move { store.begin_prepared(connection, purpose).await };
-        Handle::current().spawn(begin).await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
     }
 
     async fn begin_on(
@@ -186,14 +186,24 @@ impl<DB: Backend> Store<DB> {
         }
     }
 
-    /// Commits. If that fails, SQLite may have ended the transaction by itself (a full disk), and its connection
-    /// must be cleaned like any other that has lost its transaction.
-    pub(crate) async fn commit_tx(&self, tx: &mut Transaction<'static, DB>) -> Result<(), Error> {
-        let committed = fault_point!(self, Commit => DB::TransactionManager::commit(tx).await);
-        if committed.is_err() {
-            self.clean(tx).await;
-        }
-        committed.map_err(Error::database("committing"))
+    /// Commits, and lets the next writer in. If that fails, SQLite may have ended the transaction by itself (a full
+    /// disk), and its connection must be cleaned like any other that has lost its transaction.
+    pub(crate) async fn commit_tx(
+        &self,
+        mut tx: Transaction<'static, DB>,
+        guard: Option<WriterGuard>,
+    ) -> Result<(), Error> {
+        let store = self.clone();
+        let commit = async move {
+            let committed =
+                fault_point!(store, Commit => DB::TransactionManager::commit(&mut tx).await);
+            if committed.is_err() {
+                store.clean(&mut tx).await;
+            }
+            drop((tx, guard));
+            committed
+        };
+        RunToEnd::new(commit).await.map_err(Error::database("committing"))
     }
 
     /// Rolls back what is left of the transaction, so that its connection can be used again. Returns `false` if it
@@ -224,11 +234,9 @@ impl<DB: Backend> Store<DB> {
         let _ = DB::run(tx, end_session.into_sql_str()).await;
     }
 
-    async fn roll_back(&self, tx: &mut Transaction<'static, DB>) -> bool {
-        let depth =
-            |tx: &Transaction<'static, DB>| DB::TransactionManager::get_transaction_depth(tx);
-        while let left @ 1.. = depth(tx) {
-            let rollback = DB::TransactionManager::rollback(tx).await;
+    async fn roll_back(&self, connection: &mut DB::Connection) -> bool {
+        while let left @ 1.. = DB::TransactionManager::get_transaction_depth(connection) {
+            let rollback = DB::TransactionManager::rollback(connection).await;
             if rollback.is_ok() {
                 continue;
             }
@@ -238,7 +246,7 @@ impl<DB: Backend> Store<DB> {
             } else {
                 super::statements::savepoint_of_sqlx(left - 1)
             };
-            if DB::run(tx, undoable).await.is_err() {
+            if DB::run(connection, undoable).await.is_err() {
                 return false;
             }
         }

@@ -76,7 +76,7 @@ const DROPPED: &str =
 
 impl<DB: Backend> Tx<DB> {
     pub(super) async fn begin(shared: Arc<Shared<DB>>, purpose: Purpose) -> Result<Self, Error> {
-        let (writer_guard, inner) = shared.store.begin_tx(purpose).await?;
+        let (inner, writer_guard) = shared.store.begin_tx(purpose).await?;
         Ok(Self {
             inner: Some(inner),
             shared,
@@ -144,13 +144,11 @@ impl<DB: Backend> Tx<DB> {
 
     /// Commits.
     async fn end(mut self) -> Result<(), Error> {
-        let Some(mut inner) = self.inner.take() else { return Err(Error::TransactionLost) };
+        let Some(inner) = self.inner.take() else { return Err(Error::TransactionLost) };
         // From here on the outcome is the database's. If this future is dropped, or the connection breaks, it
         // is unknown: no hook is called, and the permits are freed with `flushed`.
         let flushed = std::mem::take(&mut self.flushed);
-        self.shared.store.commit_tx(&mut inner).await?;
-        drop(inner);
-        self.writer_guard = None;
+        self.shared.store.commit_tx(inner, self.writer_guard.take()).await?;
         self.after_commit(flushed);
         Ok(())
     }
