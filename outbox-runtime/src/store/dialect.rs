@@ -95,6 +95,8 @@ pub struct Dialect {
     pub(super) renew: Locking,
     pub(super) settle: &'static str,
     pub(super) settle_delete: &'static str,
+    /// Cheaper forms for events that are done, where there are any.
+    pub(super) settle_alike: Option<Alike>,
     /// How `settle` and `settle_delete` skip rows that another session has locked.
     pub(super) skip_locked: SkipLocked,
     pub(super) states: &'static str,
@@ -275,6 +277,15 @@ pub(super) enum Among {
     Array(&'static str),
     /// One by one.
     Each,
+}
+
+/// Settles rows that are all done, and all claimed under the same token.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Alike {
+    /// Marks them with the status `{done}`.
+    pub(super) done: &'static str,
+    /// Deletes them.
+    pub(super) delete: &'static str,
 }
 
 /// How settlements skip rows that another session has locked.

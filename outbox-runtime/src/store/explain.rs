@@ -164,6 +164,14 @@ impl<DB: Backend> Store<DB> {
         let updates = || settle::updates(&done, EXPLAINER, arrays);
         let deletions = || settle::deletions(&done, EXPLAINER, arrays);
         let (settle, delete) = (&self.sql.settle, &self.sql.settle_delete);
+        let all_done = || settle::all_done(&done, EXPLAINER, arrays);
+        let alike: Vec<Explained> = match &self.sql.settle_alike {
+            Some([keep, delete]) => vec![
+                ("settle alike", keep.waiting.clone(), all_done()),
+                ("settle alike, delete", delete.waiting.clone(), all_done()),
+            ],
+            None => Vec::new(),
+        };
         let mut by_key = vec![
             ("renew", self.sql.renew.clone(), self.renewal_args(LEASE, &renewals)),
             ("settle", settle.waiting.clone(), updates()),
@@ -171,6 +179,7 @@ impl<DB: Backend> Store<DB> {
             ("states", self.sql.states.clone(), keys()),
             ("delete rows", self.sql.delete.waiting.clone(), keys()),
         ];
+        by_key.extend(alike);
         let skipping = [
             ("settle unlocked", &settle.skipping, updates()),
             ("settle unlocked, delete", &delete.skipping, deletions()),

@@ -240,6 +240,7 @@ pub(super) const DIALECT: Dialect = Dialect {
             STRAIGHT_JOIN {table} AS entry FORCE INDEX (PRIMARY) \
             ON entry.sequence = settlement.sequence \
         WHERE entry.claim_token = settlement.token AND entry.locked_by = $2 AND entry.status IN (0, 2)",
+    settle_alike: None,
     skip_locked: SkipLocked::LockFirst(
         "SELECT {int:entry.sequence} FROM JSON_TABLE($1, '$[*]' COLUMNS ( \
             sequence BIGINT PATH '$')) AS ours \

@@ -23,6 +23,7 @@ use super::order::postgres::ORDER;
 use super::rights::Rights;
 use super::schema::origin::Origin;
 use super::schema::plan::{Migrations, Step};
+use super::settle::postgres::ALIKE;
 use super::{DatabaseErrorKind, FindingLevel, harness, relay_lock};
 
 backend! {
@@ -253,6 +254,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         WHERE entry.sequence = ANY({keys}) AND entry.sequence + 0 = settlement.sequence \
             AND entry.claim_token = settlement.token AND entry.locked_by = $3 \
             AND (entry.status + 0) IN (0, 2)",
+    settle_alike: Some(ALIKE),
     skip_locked: SkipLocked::Statement {
         waiting: "$1::bigint[]",
         skipping: "ARRAY(SELECT sequence FROM {table} WHERE sequence = ANY($1::bigint[]) \

@@ -1,3 +1,6 @@
+#[cfg(feature = "postgres")]
+pub(super) mod postgres;
+
 use std::collections::{HashMap, HashSet};
 
 use sqlx::SqlStr;
@@ -105,15 +108,30 @@ impl<DB: Backend> Store<DB> {
         completion: Completion,
         locked: LockedRows,
     ) -> Result<Unsettled, Error> {
-        let is_deleted = |settlement: &&Settlement| {
-            completion == Completion::Delete && settlement.verdict == Verdict::Done
+        // Nearly all are done, and under their first token.
+        let is_done = |settlement: &&Settlement| settlement.verdict == Verdict::Done;
+        let token = settlements.iter().find(is_done).map(|settlement| settlement.token);
+        let (mut alike, mut deleted, mut updated) = (Vec::new(), Vec::new(), Vec::new());
+        for settlement in settlements {
+            let is_first = Some(settlement.token) == token && self.sql.settle_alike.is_some();
+            match (is_done(&settlement), completion) {
+                (true, _) if is_first => alike.push(settlement),
+                (true, Completion::Delete) => deleted.push(settlement),
+                (true, Completion::Keep) | (false, _) => updated.push(settlement),
+            }
+        }
+        let (settle, delete) = (&self.sql.settle, &self.sql.settle_delete);
+        let [keep_alike, delete_alike] =
+            self.sql.settle_alike.as_ref().map_or([settle, delete], <[_; 2]>::each_ref);
+        let (settle_alike, absent) = match completion {
+            Completion::Keep => (keep_alike, Absent::Stale),
+            Completion::Delete => (delete_alike, Absent::Applied),
         };
-        let (deleted, updated): (Vec<&Settlement>, Vec<&Settlement>) =
-            settlements.iter().partition(is_deleted);
         let mut unsettled = Unsettled::default();
-        let parts: [(&Settling, Arguments, &[&Settlement], Absent); 2] = [
-            (&self.sql.settle, updates, &updated, Absent::Stale),
-            (&self.sql.settle_delete, deletions, &deleted, Absent::Applied),
+        let parts: [(&Settling, Arguments, &[&Settlement], Absent); 3] = [
+            (settle_alike, all_done, &alike, absent),
+            (delete, deletions, &deleted, Absent::Applied),
+            (settle, updates, &updated, Absent::Stale),
         ];
         for (sql, args, batch, absent) in parts {
             if batch.is_empty() {
@@ -279,8 +297,17 @@ pub(super) fn deletions(settlements: &[&Settlement], owner: &str, arrays: bool) 
     args
 }
 
+/// The arguments for settlements that are done under one token.
+pub(super) fn all_done(settlements: &[&Settlement], owner: &str, _: bool) -> Vec<Arg> {
+    let sequences: Vec<i64> = settlements.iter().map(|settlement| settlement.sequence).collect();
+    let token = settlements.first().map_or(0, |settlement| settlement.token);
+    let mut args = keys(&sequences);
+    args.extend([token.into(), owner.into()]);
+    args
+}
+
 /// Fills the parts of a settling statement that follow from the state machine, so that no statement repeats
-/// it: `{status_after}`, and the codes of the verdicts that end an event (`{final_verdicts}`), that reset its
+/// it: `{status_after}`, `{done}`, and the codes of the verdicts that end an event (`{final_verdicts}`), that reset its
 /// `takeovers` (`{clearing_verdicts}`), and that lower them by one (`{decrementing_verdicts}`).
 pub(super) fn render_verdicts(template: &str) -> String {
     let codes = |which: fn(VerdictKind) -> bool| {
@@ -291,6 +318,7 @@ pub(super) fn render_verdicts(template: &str) -> String {
     let is_final = |kind| Status::New.after(kind).is_some_and(Status::is_terminal);
     template
         .replace("{status_after}", &status_after())
+        .replace("{done}", &Status::Done.code().to_string())
         .replace("{final_verdicts}", &codes(is_final))
         .replace("{clearing_verdicts}", &codes(|kind| kind.takeovers_after(2) == 0))
         .replace("{decrementing_verdicts}", &codes(|kind| kind.takeovers_after(2) == 1))

@@ -169,6 +169,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     settle_delete: "\
         DELETE FROM {table} WHERE +status IN (0, 2) AND (sequence, claim_token) IN ( \
             SELECT value ->> 0, value ->> 1 FROM json_each($1)) AND locked_by = $2",
+    settle_alike: None,
     skip_locked: SkipLocked::Alone,
     states: "\
         SELECT sequence, claim_token, locked_by, status FROM {table} \

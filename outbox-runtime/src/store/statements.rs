@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
-use super::dialect::{self, Among, Dialect, KeySql, Locking, SkipLocked};
+use super::dialect::{self, Alike, Among, Dialect, KeySql, Locking, SkipLocked};
 use super::order::{self, OrderSql};
 use super::{
     Table, blocked, columns, dead, doctor, filter, insert, inspect, node, peek, pending,
@@ -35,6 +35,8 @@ pub(super) struct Statements {
     pub(super) restore_order: SqlStr,
     pub(super) settle: Settling,
     pub(super) settle_delete: Settling,
+    /// For events that are done under one token: keeps their rows, or deletes them.
+    pub(super) settle_alike: Option<[Settling; 2]>,
     /// Locks the rows that no other session has locked, for a transaction that then changes them.
     pub(super) lock_rows: Option<SqlStr>,
     pub(super) states: SqlStr,
@@ -176,6 +178,9 @@ impl Statements {
             restore_order: sql(restore_order::RESTORE),
             settle: settling(&settle::render_verdicts(dialect.settle)),
             settle_delete: settling(dialect.settle_delete),
+            settle_alike: dialect.settle_alike.map(|Alike { done, delete }| {
+                [settling(&settle::render_verdicts(done)), settling(delete)]
+            }),
             lock_rows,
             states: sql(dialect.states),
             dead_query: sql(dead::QUERY),
