@@ -1,6 +1,6 @@
 //! What a piece of work costs: CPU time of client and server, statements, commits, and bytes of write-ahead log.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::{AssertSqlSafe, PgConnection, Postgres};
 
@@ -12,6 +12,9 @@ use crate::processes::{family_time, own_time, parent_of};
 const STATEMENTS: &str = "SELECT COALESCE(SUM(calls), 0)::bigint FROM pg_stat_statements \
     JOIN pg_database ON oid = dbid WHERE datname = $1 \
     AND query !~* '^[[:space:]]*(begin|start transaction|commit|rollback)'";
+
+/// The time that the sessions of a database may take to end.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Counters of the server and of this process at one moment, or their difference.
 #[derive(Debug, Clone, Copy)]
@@ -50,21 +53,39 @@ impl Counter {
             );
             sqlx::raw_sql(AssertSqlSafe(turn_on)).execute(&mut session).await?;
         }
+        let mut counter = Self { session, server, counts_statements };
+        fresh.close().await;
+        counter.wait_for_sessions(fresh.name()).await?;
         fresh.reopen(connections).await?;
-        Ok(Self { session, server, counts_statements })
+        Ok(counter)
     }
 
-    /// Returns what a piece of work costs. Its connections are closed and opened again: only then are all of its commits
-    /// counted.
+    /// Waits until all sessions of a database have ended: only then are all of their commits counted.
+    async fn wait_for_sessions(&mut self, database: &str) -> Result {
+        let query = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client backend'";
+        let start = Instant::now();
+        while start.elapsed() < TIMEOUT {
+            let open: i64 =
+                sqlx::query_scalar(query).bind(database).fetch_one(&mut self.session).await?;
+            if open == 0 {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Err("sessions of a database did not end".into())
+    }
+
+    /// Returns what a piece of work costs, and closes its connections.
     pub(crate) async fn measure(
         &mut self,
-        fresh: &mut Fresh<Postgres>,
+        fresh: &Fresh<Postgres>,
         work: impl AsyncFnOnce(&Fresh<Postgres>) -> Result,
     ) -> Result<Counters> {
         let before = self.read(fresh.name()).await?;
         work(fresh).await?;
         let after = self.read(fresh.name()).await?;
-        fresh.reopen(1).await?;
+        fresh.close().await;
+        self.wait_for_sessions(fresh.name()).await?;
         let commits = self.read(fresh.name()).await?.commits;
         Ok(Counters {
             client: after.client - before.client,

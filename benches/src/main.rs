@@ -63,13 +63,19 @@ async fn run(arguments: &[String]) -> Result<ExitCode> {
         return Err("no scenario has such a name; `--list` prints all of them".into());
     }
     let mut bench = Bench::new(&options);
+    let mut failed = Vec::new();
     for scenario in selected {
         bench.enter(scenario.name);
-        let result = (scenario.run)(&mut bench).await;
-        result.map_err(|error| format!("{}: {error}", scenario.name))?;
+        if let Err(error) = (scenario.run)(&mut bench).await {
+            bench.step(format!("failed: {error}"));
+            failed.push(scenario.name);
+        }
     }
     eprintln!("finished after {:.0} s", bench.elapsed().as_secs_f64());
     show(&bench, &options).await?;
+    if !failed.is_empty() {
+        return Err(format!("failed: {}", failed.join(", ")).into());
+    }
     let is_missed = bench.figures().iter().any(report::Figure::is_missed);
     Ok(if options.check && is_missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

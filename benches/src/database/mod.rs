@@ -149,10 +149,14 @@ impl<DB: BenchDatabase> Fresh<DB> {
         &self.name
     }
 
-    /// Closes all connections, so that the server counts what they did, and opens others.
+    /// Closes all connections, so that the server counts what they did.
+    pub(crate) async fn close(&self) {
+        self.pool.close().await;
+    }
+
+    /// Opens connections after all were closed.
     pub(crate) async fn reopen(&mut self, connections: usize) -> Result {
         let options = (*self.pool.connect_options()).clone();
-        self.pool.close().await;
         self.pool = open::<DB>(options, connections).await?;
         Ok(())
     }

@@ -113,12 +113,12 @@ fn ratio(value: f64, baseline: f64) -> Option<f64> {
 }
 
 impl Bar {
-    /// Returns the bar as text for a person.
-    pub(crate) fn text(self) -> String {
+    /// Returns the bar of a figure as text for a person.
+    pub(crate) fn text(self, unit: &str) -> String {
         match self {
             Self::RatioAtLeast(bar) => format!("bar {bar:.2}"),
             Self::RatioAtMost(bar) => format!("bar at most {bar:.2}"),
-            Self::AtMost(bar) => format!("bar at most {bar} in value"),
+            Self::AtMost(bar) => format!("bar at most {bar} {unit}"),
         }
     }
 }

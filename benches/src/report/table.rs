@@ -28,9 +28,9 @@ pub(crate) fn table(figures: &[Figure]) -> String {
 fn line(figure: &Figure, width: usize) -> String {
     let baseline = figure.baseline.map(number).unwrap_or_default();
     let ratio = figure.ratio.map(|ratio| format!("{ratio:.2}")).unwrap_or_default();
-    let bar = figure
-        .bar
-        .map(|bar| format!("{}{}", bar.text(), if figure.is_missed() { ", missed" } else { "" }));
+    let bar = figure.bar.map(|bar| {
+        format!("{}{}", bar.text(figure.unit), if figure.is_missed() { ", missed" } else { "" })
+    });
     format!(
         "{:width$}  {:>10} {baseline:>10} {ratio:>6}  {:12} {}",
         label(figure),
@@ -40,10 +40,12 @@ fn line(figure: &Figure, width: usize) -> String {
     )
 }
 
-/// Returns the name, and the state of the statistics if it is not the usual one.
+/// Returns the name, and the state of the statistics if it is not the usual one and not in the name.
 pub(super) fn label(figure: &Figure) -> String {
     match figure.statistics {
-        Some(Statistics::Never) => format!("  {}, never analysed", figure.name),
+        Some(Statistics::Never) if !figure.name.contains("analysed") => {
+            format!("  {}, never analysed", figure.name)
+        }
         _ => format!("  {}", figure.name),
     }
 }

@@ -24,9 +24,10 @@ pub(crate) async fn run(bench: &mut Bench) -> Result {
         fresh
             .execute(
                 "CREATE TABLE account (id bigint PRIMARY KEY, balance bigint NOT NULL); \
-                 INSERT INTO account SELECT i, 0 FROM generate_series(0, 9999) AS i; VACUUM (ANALYZE) account",
+                 INSERT INTO account SELECT i, 0 FROM generate_series(0, 9999) AS i",
             )
             .await?;
+        fresh.execute("VACUUM (ANALYZE) account").await?;
         let outbox = outbox::builder(fresh.pool.clone()).mode(Mode::WriterOnly).start().await?;
         with_outbox(&outbox).await?;
         let slices = bench.size.pick(4, 8, 20);

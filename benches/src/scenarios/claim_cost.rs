@@ -41,24 +41,17 @@ pub(crate) async fn run(bench: &mut Bench) -> Result {
     ];
     let every = [Statistics::Analysed, Statistics::Never];
     let statistics = bench.size.pick(&every[1..], &every, &every);
-    let rounds = bench.size.pick(1, 1, 3);
     for statistics in statistics {
-        let mut small: [Vec<f64>; 2] = Default::default();
-        let mut large: [[Vec<f64>; 2]; 3] = Default::default();
-        for _ in 0..rounds {
-            push(&mut small, measure(Table::Small, *statistics).await?);
-            bench.step(format!("10k pending, {statistics:?}"));
-            for (table, costs) in tables.iter().zip(&mut large) {
-                push(costs, measure(*table, *statistics).await?);
-                bench.step(format!("{}, {statistics:?}", table.name()));
+        for table in tables {
+            let (mut small, mut large): ([Vec<f64>; 2], [Vec<f64>; 2]) = Default::default();
+            for _ in 0..bench.size.pick(2, 2, 3) {
+                push(&mut small, measure(Table::Small, *statistics).await?);
+                push(&mut large, measure(table, *statistics).await?);
+                bench.step(format!("{}, {statistics:?}", table.name()).to_lowercase());
             }
-            push(&mut small, measure(Table::Small, *statistics).await?);
-        }
-        for (table, costs) in tables.iter().zip(&large) {
             for (index, operation) in ["claim", "settle"].into_iter().enumerate() {
-                let (value, baseline) = (median(&costs[index]), median(&small[index]));
-                let name = format!("{operation}, {}", table.name());
-                let figure = Figure::cost(name, "us/100 rows", value, Some(baseline));
+                let name = format!("{operation}, {}, of 10k pending", table.name());
+                let figure = Figure::rounds(name, "us/100 rows", &large[index], &small[index]);
                 bench.add(figure.statistics(*statistics).bar(Bar::RatioAtMost(1.25)));
             }
         }

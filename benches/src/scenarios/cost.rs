@@ -62,7 +62,7 @@ async fn counted(
     work: impl AsyncFnOnce(&Fresh<Postgres>) -> Result,
 ) -> Result<Counters> {
     let mut counter = Counter::new(&mut fresh, WRITERS).await?;
-    let counters = counter.measure(&mut fresh, work).await?;
+    let counters = counter.measure(&fresh, work).await?;
     fresh.remove().await?;
     Ok(counters)
 }

@@ -50,7 +50,8 @@ pub(crate) async fn run<DB: BenchDatabase>(bench: &mut Bench, plan: Plan<'_>) ->
             bench.add(figure.on(DB::LABEL).statistics(*statistics));
         }
         if let [analysed, never] = &ours[..] {
-            let figure = Figure::rate(format!("{name}, of analysed"), never, analysed);
+            let figure =
+                Figure::rate(format!("{name}, never analysed of analysed"), never, analysed);
             let figure = figure.statistics(Statistics::Never).bar(Bar::RatioAtLeast(0.90));
             bench.add(figure.on(DB::LABEL));
         }

@@ -30,7 +30,7 @@ pub(crate) async fn run<DB: BenchDatabase>(
     writers: usize,
     all: &[Statistics],
 ) -> Result {
-    let events = bench.size.pick(6_000, 16_000, 20_000);
+    let events = writers * bench.size.pick(400, 1_000, 1_250);
     let rounds = if all.len() > 1 { bench.rounds() } else { bench.few_rounds() };
     let variants: Vec<(Completion, Statistics)> = [Completion::Keep, Completion::Delete]
         .into_iter()
@@ -61,7 +61,7 @@ pub(crate) async fn run<DB: BenchDatabase>(
             let analysed =
                 variants.iter().position(|other| *other == (*completion, Statistics::Analysed));
             let Some(analysed) = analysed else { continue };
-            let name = format!("{writers} writers, {name}, of analysed");
+            let name = format!("{writers} writers, {name}, never analysed of analysed");
             let figure = Figure::rate(name, rates, &ours[analysed]).bar(Bar::RatioAtLeast(0.90));
             bench.add(figure.on(DB::LABEL).statistics(*statistics));
         }

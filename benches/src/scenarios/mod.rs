@@ -190,7 +190,7 @@ const SIXTEEN_TASKS: Shape = Shape { tasks: 16, bar: Some(0.95), ..ONE_TASK };
 
 /// The drain of MariaDB and SQLite.
 fn smaller_drain(bench: &Bench) -> Plan<'static> {
-    let events = bench.size.pick(20_000, 100_000, 100_000);
+    let events = bench.size.pick(30_000, 100_000, 100_000);
     Plan { events, rounds: bench.few_rounds(), statistics: ANALYSED, bars: [0.80, 0.80] }
 }
 
