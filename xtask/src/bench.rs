@@ -16,7 +16,8 @@ pub(crate) fn run_with(options: &[&str]) -> Result {
         return Err(format!("the build of the benchmark ended with {status}").into());
     }
     let mut bench = cargo("run --quiet --release --package outbox-benches --");
-    bench.args(options);
+    // The files that the options name are relative to the folder of the caller.
+    bench.args(options).current_dir(std::env::current_dir()?);
     // The servers run until the program has ended.
     let _servers = if options.iter().any(|option| WITHOUT_SERVERS.contains(option)) {
         None
