@@ -110,6 +110,16 @@ pub(crate) enum Statistics {
     Never,
 }
 
+impl Statistics {
+    /// Returns the name in the results.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Analysed => "analysed",
+            Self::Never => "never",
+        }
+    }
+}
+
 /// Rows to fill a table with.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fill {

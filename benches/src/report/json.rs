@@ -12,10 +12,7 @@ pub(crate) fn document(figures: &[Figure], machine: Value, date: &str, size: &st
 }
 
 fn result(figure: &Figure) -> Value {
-    let statistics = figure.statistics.map(|statistics| match statistics {
-        Statistics::Analysed => "analysed",
-        Statistics::Never => "never",
-    });
+    let statistics = figure.statistics.map(Statistics::name);
     let bar = figure.bar.map(|bar| match bar {
         Bar::RatioAtLeast(bar) => json!({ "ratio_at_least": bar }),
         Bar::RatioAtMost(bar) => json!({ "ratio_at_most": bar }),

@@ -47,7 +47,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result {
             for _ in 0..bench.size.pick(2, 2, 3) {
                 push(&mut small, measure(Table::Small, *statistics).await?);
                 push(&mut large, measure(table, *statistics).await?);
-                bench.step(format!("{}, {statistics:?}", table.name()).to_lowercase());
+                bench.step(format!("{}, {}", table.name(), statistics.name()));
             }
             for (index, operation) in ["claim", "settle"].into_iter().enumerate() {
                 let name = format!("{operation}, {}, of 10k pending", table.name());
