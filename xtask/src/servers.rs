@@ -24,14 +24,15 @@ impl Servers {
     pub(crate) fn start() -> Result<Self> {
         let mut servers = Self { urls: Vec::new(), _running: Vec::new() };
         servers.add(POSTGRES_URL, || Server::postgres(Durability::None))?;
-        servers.add(MYSQL_URL, Server::mariadb)?;
+        servers.add(MYSQL_URL, || Server::mariadb(Durability::None))?;
         Ok(servers)
     }
 
-    /// Starts PostgreSQL, as durable as in production.
+    /// Starts PostgreSQL and MariaDB, as durable as in production.
     pub(crate) fn start_for_benchmarks() -> Result<Self> {
         let mut servers = Self { urls: Vec::new(), _running: Vec::new() };
         servers.add(POSTGRES_URL, || Server::postgres(Durability::Full))?;
+        servers.add(MYSQL_URL, || Server::mariadb(Durability::Full))?;
         Ok(servers)
     }
 
@@ -44,11 +45,11 @@ impl Servers {
 
     fn add(&mut self, variable: &'static str, start: impl FnOnce() -> Result<Server>) -> Result {
         if std::env::var_os(variable).is_some() {
-            println!("\n==> {variable} is set; that server is used");
+            eprintln!("\n==> {variable} is set; that server is used");
             return Ok(());
         }
         let server = start()?;
-        println!("\n==> started {} at {}", server.version(), server.url());
+        eprintln!("\n==> started {} at {}", server.version(), server.url());
         self.urls.push((variable, server.url().to_owned()));
         self._running.push(server);
         Ok(())

@@ -25,14 +25,11 @@ cargo xtask api [--write]    compare the public items with outbox/api.txt, or wr
 cargo xtask semver <rev>     compare the public API with that of an earlier revision (cargo-semver-checks)
 cargo xtask minimum          check the minimum versions of Rust and of the dependencies
 cargo xtask linked [--long]  test the link-time registry under each kind of build
-cargo xtask bench [--quick] [--json]
-                             measure events per second, beside manually written loops
-cargo xtask bench --housekeeping
-                             measure writers while dead events are replayed and done ones purged
-cargo xtask bench --fan-out [--quick] [--json]
-                             measure events with several listeners, beside events with one
-cargo xtask bench --ordered [--quick] [--json]
-                             measure ordered outboxes, beside unordered ones
+cargo xtask bench [--quick | --full] [--only <name>].. [--json [file]] [--svg file] [--check] [--list]
+                             measure throughput, latency and cost beside manually written SQL;
+                             `cargo xtask bench --help` explains the options
+cargo xtask bench --housekeeping | --ordered | --fan-out
+                             measure only this scenario, and fail if it misses its bar
 cargo xtask expansion        measure the compile time that the macros add
 ";
 

@@ -14,7 +14,7 @@ pub(crate) fn install(package: &str) -> Result {
         )
         .into());
     };
-    println!("\n==> installing {package}");
+    eprintln!("\n==> installing {package}");
     let mut update = Command::new(&apt);
     update.args(["update", "--quiet"]);
     prepare(update)?;

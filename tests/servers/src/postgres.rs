@@ -76,6 +76,11 @@ fn plan_of(programs: &Path, folder: PathBuf, durability: Durability) -> Result<P
     for setting in ["listen_addresses=127.0.0.1", "max_connections=300"].iter().chain(settings) {
         server.arg("-c").arg(setting);
     }
+    if durability == Durability::Full && has_statement_counters(programs) {
+        // Each database of a benchmark turns it on if it needs it.
+        server.args(["-c", "shared_preload_libraries=pg_stat_statements"]);
+        server.args(["-c", "pg_stat_statements.track=none"]);
+    }
     let url = format!("postgres://outbox@127.0.0.1:{port}/postgres");
     let mut ready = program("pg_isready");
     ready.args(["-h", "127.0.0.1", "-p", &port.to_string()]);
@@ -91,6 +96,11 @@ fn plan_of(programs: &Path, folder: PathBuf, durability: Durability) -> Result<P
         polite: "INT",
         behind: None,
     })
+}
+
+/// Returns whether the extension that counts statements is installed. Debian has it in the package of the server.
+fn has_statement_counters(programs: &Path) -> bool {
+    programs.parent().is_some_and(|release| release.join("lib/pg_stat_statements.so").is_file())
 }
 
 /// Returns the folder of the newest PostgreSQL programs.

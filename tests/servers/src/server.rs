@@ -80,8 +80,11 @@ impl Server {
     ///
     /// # Errors
     /// If it is not available, or does not accept connections.
-    pub fn mariadb() -> Result<Self> {
+    pub fn mariadb(durability: Durability) -> Result<Self> {
         let mut plan = mariadb::plan()?;
+        if durability == Durability::Full {
+            plan.command.args(mariadb::DURABLE);
+        }
         // Later versions create a certificate by themselves; without one, the tests use a plain connection.
         plan.command.arg("--skip-ssl");
         Self::first(plan)

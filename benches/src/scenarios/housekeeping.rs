@@ -11,13 +11,17 @@ use std::time::{Duration, Instant};
 use outbox::admin::{PurgeScheduler, Table};
 use outbox::config::{Mode, PurgeConfig};
 use outbox::dead::{DeadEvents, DeadFilter};
-use outbox::{Config, EventEnvelope, Outbox};
+use outbox::{Config, Outbox};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgPool, Postgres};
+use tokio::task::JoinSet;
 
 use crate::Result;
-use crate::database::{fresh, payload, remove};
-use crate::report::{Report, median};
+use crate::bench::Bench;
+use crate::database::Fresh;
+use crate::event::{envelope, payload};
+use crate::quantile::median;
+use crate::report::{Bar, Figure};
 
 const WRITERS: usize = 16;
 const DONE: i32 = 1_000_000;
@@ -26,9 +30,9 @@ const WINDOW: Duration = Duration::from_secs(3);
 /// Number of ignored windows at the start, and number of measured windows before the housekeeping.
 const WARM_UP: usize = 3;
 const BEFORE: usize = 20;
-/// The limits for writers: the remaining part of their throughput, and the longest wait for a lock.
+/// The limits for writers: the remaining part of their throughput, and the longest wait for a lock in milliseconds.
 const WORST_RATIO: f64 = 0.85;
-const LONGEST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: f64 = 100.0;
 /// The application name of the housekeeping sessions.
 const NAME: &str = "housekeeping";
 
@@ -50,20 +54,22 @@ struct Window {
     longest_wait: Duration,
 }
 
-pub(crate) async fn measure(url: &str, report: &mut Report) -> Result {
-    let pool = fresh(url, WRITERS as u32 + 4).await?;
-    println!("filling: {DONE} done, {DEAD} dead");
+pub(crate) async fn run(bench: &mut Bench) -> Result {
+    let fresh = Fresh::<Postgres>::create(WRITERS + 4).await?;
+    let pool = fresh.pool.clone();
     fill(&pool).await?;
+    bench.step(format!("filled with {DONE} done, {DEAD} dead"));
     let mut config = Config::default();
     config.mode = Mode::WriterOnly;
     // The purge below is the one that is measured.
     config.purge = None;
     let outbox = outbox::builder(pool.clone()).config(config).start().await?;
     let writers = Arc::new(Writers::default());
-    let mut tasks: Vec<_> = (0..WRITERS)
-        .map(|_| tokio::task::spawn(write(outbox.clone(), Arc::clone(&writers))))
-        .collect();
-    tasks.push(tokio::task::spawn(watch(pool.clone(), Arc::clone(&writers))));
+    let mut tasks = JoinSet::new();
+    for _ in 0..WRITERS {
+        tasks.spawn(write(outbox.clone(), Arc::clone(&writers)));
+    }
+    tasks.spawn(watch(pool.clone(), Arc::clone(&writers)));
     for _ in 0..WARM_UP {
         writers.window().await;
     }
@@ -111,49 +117,48 @@ pub(crate) async fn measure(url: &str, report: &mut Report) -> Result {
     }
     without.push(writers.window().await);
     writers.stop.store(true, Ordering::Relaxed);
-    for task in tasks {
-        task.await??;
+    while let Some(task) = tasks.join_next().await {
+        task??;
     }
 
-    let report_of = purging.report();
-    println!(
+    bench.step(format!(
         "purged {} and replayed {} in {:.0} s of housekeeping, {} windows of each kind",
-        report_of.deleted(),
+        purging.report().deleted(),
         replaying.done(),
         worked.as_secs_f64(),
         during.len()
-    );
-    let rates = |window_result: &[Window]| {
-        window_result.iter().map(|window| window.rate).collect::<Vec<_>>()
-    };
-    let most = |window_result: &[Window], of: fn(&Window) -> Duration| {
-        window_result.iter().map(of).max().unwrap_or_default().as_secs_f64() * 1_000.0
-    };
-    let (first, last) = (&without[..without.len() / 4 + 1], &without[without.len() * 3 / 4..]);
-    println!(
-        "writers without housekeeping: {:.0} commits/s in the first quarter, {:.0} in the last",
-        median(rates(first)),
-        median(rates(last))
-    );
-    println!(
-        "slowest commit: {:.0} ms with housekeeping, {:.0} ms without; longest wait for one of its locks: {:.0} ms",
-        most(&during, |window| window.slowest),
-        most(&without, |window| window.slowest),
-        most(&during, |window| window.longest_wait),
-    );
-    let ratios = [
-        report.add("writers, vs windows between", "commits/s", rates(&during), rates(&without)),
-        report.add("writers, vs windows before", "commits/s", rates(&during), rates(&before)),
-    ];
+    ));
+    report(bench, &before, &without, &during);
     outbox.shutdown().await?;
     housekeeping_pool.close().await;
-    remove(url, pool).await?;
-    let wait = during.iter().map(|window| window.longest_wait).max().unwrap_or_default();
-    match ratios.into_iter().find(|ratio| *ratio < WORST_RATIO) {
-        Some(ratio) => Err(format!("writers have {ratio:.2} of their throughput left").into()),
-        None if wait > LONGEST_WAIT => Err(format!("a writer waited {wait:?} for a lock").into()),
-        None => Ok(()),
+    drop(pool);
+    fresh.remove().await
+}
+
+fn report(bench: &mut Bench, before: &[Window], without: &[Window], during: &[Window]) {
+    let rate =
+        |windows: &[Window]| median(&windows.iter().map(|window| window.rate).collect::<Vec<_>>());
+    let (first, last) = (&without[..without.len() / 4 + 1], &without[without.len() * 3 / 4..]);
+    bench.step(format!(
+        "writers without housekeeping: {:.0} commits/s in the first quarter, {:.0} in the last",
+        rate(first),
+        rate(last)
+    ));
+    for (name, others) in [("between", without), ("before", before)] {
+        let name = format!("writers, of the windows {name}");
+        let figure = Figure::cost(name, "commits/s", rate(during), Some(rate(others)));
+        let figure = Figure { higher_is_better: true, ..figure };
+        bench.add(figure.bar(Bar::RatioAtLeast(WORST_RATIO)));
     }
+    let most = |windows: &[Window], of: fn(&Window) -> Duration| {
+        windows.iter().map(of).max().unwrap_or_default().as_secs_f64() * 1_000.0
+    };
+    let (slowest, usual) =
+        (most(during, |window| window.slowest), most(without, |window| window.slowest));
+    bench.add(Figure::cost("slowest commit, of the windows between", "ms", slowest, Some(usual)));
+    let wait = most(during, |window| window.longest_wait);
+    let figure = Figure::cost("longest wait for a lock of the housekeeping", "ms", wait, None);
+    bench.add(figure.bar(Bar::AtMost(LONGEST_WAIT)));
 }
 
 impl Writers {
@@ -176,7 +181,7 @@ async fn write(outbox: Outbox<Postgres>, writers: Arc<Writers>) -> Result {
     while !writers.stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
         let mut tx = outbox.begin().await?;
-        tx.write(EventEnvelope::json("Benched", payload())?)?;
+        tx.write(envelope()?)?;
         tx.commit().await?;
         writers.commits.fetch_add(1, Ordering::Relaxed);
         let micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
