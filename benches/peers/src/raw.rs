@@ -1,4 +1,4 @@
-//! The baseline: loops as an application would write them by hand, over the table of the outbox.
+//! The baseline: manually written loops, as in an application without a library, over the table of the outbox.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -26,7 +26,8 @@ impl Report {
         let cell = self.0.entry((scenario, peer.name())).or_default();
         match run {
             Ok(run) => {
-                let figures: Vec<_> = run.figures.iter().map(|figure| figure.to_string()).collect();
+                let figures: Vec<_> =
+                    run.figures.iter().map(|figure| format!("{figure:.2}")).collect();
                 eprintln!(
                     "{}: {}: {} ({} of {} handled, {} twice)",
                     scenario.title(),
@@ -81,7 +82,7 @@ impl Report {
         self.0.get(&(scenario, peer))
     }
 
-    /// The throughput in proportion to the hand-written loop with the same completion.
+    /// The throughput in proportion to the manually written loop with the same completion.
     pub(crate) fn of_raw(&self, scenario: Scenario, peer: &dyn Peer) -> Option<f64> {
         // The upper limit: statistics are up to date, and writers do not share the server with a relay.
         let reference = match scenario {

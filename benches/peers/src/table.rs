@@ -36,7 +36,11 @@ fn figures(scenario: Scenario, cell: &Cell) -> String {
 }
 
 fn ratio(value: Option<f64>) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"))
+    match value {
+        None => "–".to_owned(),
+        Some(value) if value < 0.1 => format!("{value:.3}"),
+        Some(value) => format!("{value:.2}"),
+    }
 }
 
 fn remark(scenario: Scenario, cell: &Cell) -> String {

@@ -112,7 +112,7 @@ impl Queue for Jobs {
                 .local_queue(LocalQueueConfig::default().with_size(5_000)),
             Workload::Live => options.concurrency(16),
         };
-        let worker = Arc::new(options.init().await?);
+        let worker = Arc::new(Box::pin(options.init()).await?);
         let running = Arc::clone(&worker);
         let task = tokio::task::spawn(async move { Ok(running.run().await?) });
         Ok(Box::new(Running { worker, task }))

@@ -1,8 +1,14 @@
 //! What is compared: one file per crate.
 
 mod apalis;
+mod awa;
 mod graphile;
+mod hexeract;
+mod modkit;
 mod ours;
+mod oxide;
+mod pool08;
+mod sqlxmq;
 
 use std::sync::Arc;
 
@@ -13,7 +19,7 @@ use crate::event::Payload;
 use crate::raw::Raw;
 use crate::tally::Tally;
 
-/// A crate, or a hand-written loop, with the settings that suit it best.
+/// A crate, or a manually written loop, with the settings that suit it best.
 #[async_trait]
 pub(crate) trait Peer: Send + Sync {
     /// The name in the tables and on the command line.
@@ -74,7 +80,7 @@ pub(crate) enum Completion {
 /// The part that a peer plays in the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The hand-written loop that the ratios refer to.
+    /// The manually written loop that the ratios refer to.
     Baseline,
     /// The outbox of this repository.
     Ours,
@@ -99,7 +105,12 @@ pub(crate) fn all() -> Vec<Box<dyn Peer>> {
         Box::new(ours::Ours(Completion::Keep)),
         Box::new(ours::Ours(Completion::Delete)),
         Box::new(graphile::Graphile),
+        Box::new(modkit::Modkit),
+        Box::new(oxide::Oxide),
         Box::new(apalis::Apalis),
+        Box::new(hexeract::Hexeract),
+        Box::new(sqlxmq::Sqlxmq),
+        Box::new(awa::Awa),
     ]
 }
 

@@ -93,7 +93,7 @@ impl Queue for Table {
 
     async fn start(&self, tally: Arc<Tally>, _: Workload) -> Result<Box<dyn Relay>> {
         let builder = outbox::builder(self.pool.clone()).completion(self.completion).state(tally);
-        let outbox = builder.start().await?;
+        let outbox = Box::pin(builder.start()).await?;
         self.outbox.set(outbox.clone()).map_err(|_| "the outbox was started twice")?;
         Ok(Box::new(Running(outbox)))
     }
@@ -106,7 +106,7 @@ impl Queue for Table {
 #[async_trait]
 impl Relay for Running {
     async fn stop(self: Box<Self>) -> Result {
-        self.0.shutdown().await?;
+        Box::pin(self.0.shutdown()).await?;
         Ok(())
     }
 }
