@@ -33,6 +33,8 @@ cargo xtask bench --fan-out [--quick] [--json]
                              measure events with several listeners, beside events with one
 cargo xtask bench --ordered [--quick] [--json]
                              measure ordered outboxes, beside unordered ones
+cargo xtask bench --peers [--quick] [--json] [--only PEER]
+                             measure the outbox beside other crates that do the same job; --list names them
 cargo xtask expansion        measure the compile time that the macros add
 ";
 
