@@ -30,6 +30,8 @@ cargo xtask bench [--quick | --full] [--only <name>].. [--json [file]] [--svg fi
                              `cargo xtask bench --help` explains the options
 cargo xtask bench --housekeeping | --ordered | --fan-out
                              measure only this scenario, and fail if it misses its bar
+cargo xtask bench --peers [--quick] [--json] [--only PEER]
+                             measure the outbox beside other crates that do the same job; --list names them
 cargo xtask expansion        measure the compile time that the macros add
 ";
 
