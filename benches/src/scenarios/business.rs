@@ -30,7 +30,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result {
         fresh.execute("VACUUM (ANALYZE) account").await?;
         let outbox = outbox::builder(fresh.pool.clone()).mode(Mode::WriterOnly).start().await?;
         with_outbox(&outbox).await?;
-        let slices = bench.size.pick(4, 8, 20);
+        let slices = bench.size.pick(4, 6, 20);
         let mut sums = [0.0; 3];
         for _ in 0..slices {
             sums[0] += without_event(&fresh.pool).await?;

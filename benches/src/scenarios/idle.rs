@@ -14,7 +14,7 @@ use crate::quantile::micros;
 use crate::report::Figure;
 
 pub(crate) async fn run(bench: &mut Bench) -> Result {
-    let time = Duration::from_secs(bench.size.pick(10, 60, 300));
+    let time = Duration::from_secs(bench.size.pick(10, 30, 300));
     let mut fresh = Fresh::<Postgres>::create(2).await?;
     let mut counter = Counter::new(&mut fresh, 2).await?;
     let registry = ListenerRegistry::new().register(BENCHED, |_: Delivery| async {});

@@ -53,7 +53,7 @@ async fn run_shape<DB: BenchDatabase>(bench: &mut Bench, shape: Shape) -> Result
         let fresh = Fresh::<DB>::create(tasks).await?;
         let outbox = outbox::builder(fresh.pool.clone()).mode(Mode::WriterOnly).start().await?;
         let time = SLICE;
-        let slices = bench.size.pick(3, 8, 20);
+        let slices = bench.size.pick(3, 6, 20);
         // Prepares the statements, and makes the first pages.
         write(&outbox, Kind::Typed, shape, time).await?;
         insert::<DB>(&fresh.pool, Kind::Typed, shape, time).await?;
