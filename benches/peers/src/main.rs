@@ -43,8 +43,9 @@ fn main() -> Result {
                 report.add(scenario, &**peer, run);
             }
         }
+        // Not at the end, so that an interrupted run leaves its results.
+        println!("{}\n", table::render(&report, scenario, &peers));
     }
-    report.print(&peers);
     if options.json {
         println!("{}", report.json(&peers));
     }

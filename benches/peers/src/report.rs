@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use crate::Result;
 use crate::peer::{Completion, Peer, Role};
 use crate::scenario::{Run, Scenario};
-use crate::table;
 
 /// The runs of each scenario and peer.
 #[derive(Debug, Default)]
@@ -43,13 +42,6 @@ impl Report {
                 eprintln!("{}: {}: {error}", scenario.title(), peer.name());
                 cell.errors.push(error.to_string());
             }
-        }
-    }
-
-    /// Prints a table per scenario.
-    pub(crate) fn print(&self, peers: &[Box<dyn Peer>]) {
-        for scenario in Scenario::ALL {
-            println!("\n{}\n", table::render(self, scenario, peers));
         }
     }
 

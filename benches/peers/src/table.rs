@@ -45,7 +45,7 @@ fn ratio(value: Option<f64>) -> String {
 
 fn remark(scenario: Scenario, cell: &Cell) -> String {
     if let Some(error) = cell.error() {
-        return format!("does not keep its promise: {}", error.replace('\n', " "));
+        return format!("a run failed: {}", error.replace('\n', " "));
     }
     if cell.is_finished() {
         return String::new();
