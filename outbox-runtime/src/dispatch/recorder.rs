@@ -96,6 +96,9 @@ impl<DB: Backend> Recorder<DB> {
                 Ok(())
             }
             Err(error) => {
+                if error.is_time_out() {
+                    results.timed_out();
+                }
                 // Until verdicts are written, a claim might bring back events that are only not settled
                 // yet.
                 self.wake.recorder_works(false);

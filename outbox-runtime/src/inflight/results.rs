@@ -21,8 +21,8 @@ pub(super) struct Results {
     locked_until: Option<Instant>,
     /// How many the recorder is writing now.
     sending: usize,
-    /// Whether the last batch could not be written.
-    failed: bool,
+    /// Whether the last batch may have waited for a locked row until its time was over.
+    waited: bool,
 }
 
 /// A verdict before it has a token: which one, is known when it is sent.
@@ -51,11 +51,10 @@ impl Results {
         self.ready.push_back(PendingVerdict { sequence, verdict, attempts_before, sent: None });
     }
 
-    /// Returns what to do about locked rows. A batch that was not written may have waited for one of them, for as long
-    /// as a statement may take. While it waits, it locks its other rows, so that their leases cannot be renewed: that
-    /// must not happen twice.
+    /// Returns what to do about locked rows. A batch that waits for one of them locks its other rows meanwhile, so that
+    /// their leases cannot be renewed: that must not happen twice.
     fn on_locked_rows(&self) -> LockedRows {
-        if self.failed || !self.locked.is_empty() { LockedRows::Skip } else { LockedRows::Wait }
+        if self.waited || !self.locked.is_empty() { LockedRows::Skip } else { LockedRows::Wait }
     }
 
     /// Returns the number of verdicts that are not durable yet.
@@ -97,6 +96,15 @@ pub(crate) struct BorrowedResults<'a> {
 impl BorrowedResults<'_> {
     pub(crate) fn batch(&self) -> &[Settlement] {
         &self.batch
+    }
+
+    /// The batch was not written in time: a row may be locked, or the network slow. The next one skips locked rows if
+    /// this one did not. Skipping takes more round trips, so on a slow network it may never end in time.
+    pub(crate) fn timed_out(self) {
+        let waited = self.locked == LockedRows::Wait;
+        let inflight = self.inflight;
+        drop(self);
+        inflight.lock().results.waited = waited;
     }
 
     /// The settlements are durable or stale, except those of rows that another session has locked.
@@ -209,7 +217,7 @@ impl InFlight {
     /// The settlements could not be written; they are sent again later.
     pub(crate) fn put_back(&self, batch: Vec<Settlement>) {
         let mut state = self.lock();
-        state.results.failed = true;
+        state.results.waited = false;
         state.results.sending = state.results.sending.saturating_sub(batch.len());
         for settlement in batch.into_iter().rev() {
             state.results.ready.push_front(PendingVerdict::sent(settlement));
@@ -225,7 +233,7 @@ impl InFlight {
         let stale: HashSet<i64> = stale.iter().copied().collect();
         let mut recorded = Recorded::default();
         let mut state = self.lock();
-        state.results.failed = false;
+        state.results.waited = false;
         state.results.sending = state.results.sending.saturating_sub(batch.len());
         for settlement in batch {
             let is_stale = stale.contains(&settlement.sequence);

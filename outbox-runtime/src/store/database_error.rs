@@ -132,6 +132,17 @@ impl Error {
         }
     }
 
+    /// Returns whether a statement took too long, by this side's clock or by the server's.
+    pub(crate) fn is_time_out(&self) -> bool {
+        match self {
+            Self::TimedOut { .. } => true,
+            Self::Database { source, .. } => {
+                DatabaseErrorKind::from_error(source) == DatabaseErrorKind::Cancelled
+            }
+            _ => false,
+        }
+    }
+
     /// Returns the kind of the database error behind this one, or [`Other`](DatabaseErrorKind::Other) if there is none.
     ///
     /// It looks through [`Interrupted`](Self::Interrupted) and [`Schema`](Self::Schema); a [`TimedOut`](Self::TimedOut)

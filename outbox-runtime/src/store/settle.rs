@@ -172,7 +172,7 @@ impl<DB: Backend> Store<DB> {
             let batch: Vec<&Settlement> = batch.iter().filter(is_free).copied().collect();
             args(&batch, owner, DB::DIALECT.arrays)
         };
-        retrying!(DOING, self.change_unlocked(sql, &rows, args).await)
+        retrying!(DOING, fault_point!(self, Record => self.change_unlocked(sql, &rows, args).await))
     }
 
     async fn settle_once(&self, sql: &SqlStr, args: Vec<Arg>) -> sqlx::Result<u64> {

@@ -195,15 +195,15 @@ impl<DB: Backend> Store<DB> {
     ) -> Result<(), Error> {
         let store = self.clone();
         let commit = async move {
-            let committed =
-                fault_point!(store, Commit => DB::TransactionManager::commit(&mut tx).await);
+            let committed = DB::TransactionManager::commit(&mut tx).await;
             if committed.is_err() {
                 store.clean(&mut tx).await;
             }
             drop((tx, guard));
             committed
         };
-        RunToEnd::new(commit).await.map_err(Error::database("committing"))
+        let committed = fault_point!(self, Commit => RunToEnd::new(commit).await);
+        committed.map_err(Error::database("committing"))
     }
 
     /// Rolls back what is left of the transaction, so that its connection can be used again. Returns `false` if it
